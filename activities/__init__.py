@@ -1,0 +1,1 @@
+"""Thin, idempotent Temporal activities over providers, cluster, probing and leasing."""

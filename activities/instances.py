@@ -1,0 +1,167 @@
+"""What a provider's queue serves: find, create, wait for and remove instances."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.errors import provider_errors_as_failures
+from activities.heartbeats import heartbeating
+from activities.proxies import object_changed
+from cluster.proxies import ProxyStore
+from cluster.secrets import CloudInitReader
+from model import messages, names
+from model.errors import NameTakenError, NotFoundError, TransientError
+from model.instance import Instance, InstanceState
+from model.proxy import Proxy
+from model.spec_hash import spec_hash
+from providers.contract import CreateRequest, Provider
+from providers.registry import ProviderRegistry
+
+_AWAIT_QUICKLY_SECONDS = 20.0
+_AWAIT_PAUSE_SECONDS = 0.1
+_AWAIT_LATER = timedelta(seconds=10)
+_GONE_WAIT_SECONDS = 60.0
+
+
+class InstanceActivities:
+    """Activities over the providers that this worker serves."""
+
+    def __init__(
+        self, registry: ProviderRegistry, store: ProxyStore, cloud_init: CloudInitReader, installation: str
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._cloud_init = cloud_init
+        self._installation = installation
+
+    @activity.defn
+    async def look_for_instance(self, query: messages.InstanceQuery) -> messages.InstanceAnswer:
+        """Return the instance of a Proxy: the one on record, else whatever an earlier attempt left under its name."""
+        entry_hash = await self._entry_hash(query.provider)
+        async with heartbeating(), provider_errors_as_failures(entry_hash):
+            provider = await self._registry.get(query.provider)
+            instance = await _get(provider, query.provider_id) if query.provider_id else None
+            if instance is None:
+                instance = await provider.find(names.instance_name(query.uid))
+            if instance is not None:
+                self._check_ours(instance, query.uid)
+            return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+
+    @activity.defn
+    async def create_instance(self, create: messages.CreateInstance) -> messages.InstanceAnswer:
+        """Make the instance from the spec as it is now, or adopt what is there.
+
+        The object is read here, not handed over: cloud-init must not enter a history, and the spec may have changed
+        since the step was decided. The instance is marked with the hash of what it is really made from.
+        """
+        entry_hash = await self._entry_hash(create.provider)
+        async with heartbeating(), provider_errors_as_failures(entry_hash):
+            provider = await self._registry.get(create.provider)
+            proxy = await self._current(create.reference)
+            if proxy is None or proxy.deleting:
+                raise object_changed(create.reference, "gone, recreated or being deleted; nothing was created")
+            cloud_init = await self._cloud_init.read(proxy)
+            instance = await provider.create(
+                CreateRequest(
+                    name=names.instance_name(proxy.uid),
+                    uid=proxy.uid,
+                    installation=self._installation,
+                    namespace=proxy.namespace,
+                    proxy_name=proxy.name,
+                    placement=proxy.spec.placement,
+                    cloud_init=cloud_init.text,
+                    port=proxy.spec.port,
+                    spec_hash=spec_hash(proxy.spec, cloud_init.text),
+                )
+            )
+            return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+
+    @activity.defn
+    async def await_instance(self, query: messages.InstanceQuery) -> messages.InstanceAnswer:
+        """Return once the instance runs, stopped or is gone; until then the activity is retried, without history."""
+        entry_hash = await self._entry_hash(query.provider)
+        seconds = _AWAIT_QUICKLY_SECONDS if activity.info().attempt == 1 else 0.0
+        async with heartbeating(), provider_errors_as_failures(entry_hash, retry=False):
+            provider = await self._registry.get(query.provider)
+            answers: list[Instance | None] = []
+
+            async def settled() -> bool:
+                answers.append(await _get(provider, query.provider_id))
+                return answers[-1] is None or answers[-1].state is not InstanceState.COMING
+
+            is_settled = await _poll(settled, seconds)
+            instance = answers[-1]
+            if not is_settled:
+                detail = instance.message if instance is not None else ""
+                raise _not_yet(f"{query.provider_id} is still coming. {detail}".rstrip())
+            return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+
+    @activity.defn
+    async def remove_instance(self, remove: messages.RemoveInstance) -> bool:
+        """Delete one incarnation and prove it gone; False when the object, read once more, no longer asks for it."""
+        reference = remove.reference
+        proxy = await self._current(reference)
+        alive = proxy is not None and not proxy.deleting
+        if alive is not remove.replacing:
+            return False
+        async with heartbeating(), provider_errors_as_failures(await self._entry_hash(remove.provider)):
+            provider = await self._registry.get(remove.provider)
+
+            async def gone() -> bool:
+                await provider.delete(remove.provider_id, remove.incarnation)
+                left = await _get(provider, remove.provider_id)
+                return left is None or (bool(remove.incarnation) and left.incarnation != remove.incarnation)
+
+            if not await _poll(gone, _GONE_WAIT_SECONDS):
+                raise TransientError(f"{remove.provider_id} is still being deleted")
+        return True
+
+    async def _current(self, reference: messages.ProxyReference) -> Proxy | None:
+        """Return the object, if it is still the one that is meant."""
+        proxy = await self._store.get(reference.namespace, reference.name)
+        return proxy if proxy is not None and proxy.uid == reference.uid else None
+
+    async def _entry_hash(self, provider: str) -> str:
+        entry = await self._registry.entry(provider)
+        return entry.entry_hash if entry is not None else ""
+
+    def _check_ours(self, instance: Instance, uid: str) -> None:
+        if instance.uid == uid and instance.installation in ("", self._installation):
+            return
+        raise NameTakenError(
+            f"{instance.provider_id} carries the marks of uid {instance.uid or 'none'} "
+            f"and installation {instance.installation or 'none'}; it is left alone"
+        )
+
+
+async def _get(provider: Provider, provider_id: str) -> Instance | None:
+    try:
+        return await provider.get(provider_id)
+    except NotFoundError:
+        return None
+
+
+async def _poll(done: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    """Ask at once, then with growing pauses for so many seconds; True as soon as it is so."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    pause = _AWAIT_PAUSE_SECONDS
+    while True:
+        if await done():
+            return True
+        if loop.time() + pause > deadline:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(2.0, pause * 1.3)
+
+
+def _not_yet(message: str) -> ApplicationError:
+    return ApplicationError(
+        message,
+        type="StillComing",
+        next_retry_delay=_AWAIT_LATER,
+        category=ApplicationErrorCategory.BENIGN,
+    )

@@ -1,0 +1,112 @@
+"""Reads and writes of the Proxy object."""
+
+import dataclasses
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from cluster.errors import ObjectConflictError
+from cluster.proxies import ProxyStore
+from cluster.secrets import CloudInitError, CloudInitReader, ResolvedCloudInit
+from model import messages, names
+from model.errors import cut
+from model.fingerprint import fingerprint
+from model.proxy import Proxy
+from model.spec_hash import spec_hash
+from providers.registry import ProviderRegistry
+
+_KEPT_ANNOTATIONS = (
+    names.ANNOTATION_SPEC_HASH,
+    names.ANNOTATION_SKIP_CLEANUP,
+    names.ANNOTATION_RETRY,
+    names.ANNOTATION_ROTATE,
+)
+_ANNOTATION_LIMIT = 256
+
+
+class ProxyActivities:
+    """Activities of the control queue that touch the object."""
+
+    def __init__(self, store: ProxyStore, cloud_init: CloudInitReader, registry: ProviderRegistry) -> None:
+        self._store = store
+        self._cloud_init = cloud_init
+        self._registry = registry
+
+    @activity.defn
+    async def read_proxy(self, reference: messages.ProxyReference) -> messages.ProxyReading:
+        """Return the object, the hash of what it asks for, and where its provider is served."""
+        proxy = await self._store.get(reference.namespace, reference.name)
+        if proxy is None:
+            return messages.ProxyReading()
+        resolved, error = ResolvedCloudInit(), ""
+        if proxy.spec.managed:
+            try:
+                resolved = await self._cloud_init.read(proxy)
+            except CloudInitError as refusal:
+                error = str(refusal)
+        return messages.ProxyReading(
+            proxy=without_secrets(proxy),
+            spec_hash="" if error else spec_hash(proxy.spec, resolved.text),
+            cloud_init_error=error,
+            route=await self._route(proxy),
+            fingerprint=fingerprint(proxy, resolved.secret_version),
+        )
+
+    async def _route(self, proxy: Proxy) -> messages.ProviderRoute | None:
+        entry = await self._registry.entry(proxy.spec.provider) if proxy.spec.managed else None
+        if entry is None:
+            return None
+        return messages.ProviderRoute(
+            task_queue=entry.task_queue, probe_task_queue=entry.probe_task_queue, entry_hash=entry.entry_hash
+        )
+
+    @activity.defn
+    async def add_finalizer(self, reference: messages.ProxyReference) -> bool:
+        """Put our finalizer on; False when the object is gone, recreated or being deleted."""
+        try:
+            await self._store.add_finalizer(reference.namespace, reference.name, reference.uid)
+        except ObjectConflictError:
+            return False
+        return True
+
+    @activity.defn
+    async def release_finalizers(self, reference: messages.ProxyReference) -> bool:
+        """Take our finalizers off; an object that is gone is success."""
+        await self._store.release(reference.namespace, reference.name, reference.uid)
+        return True
+
+    @activity.defn
+    async def record_spec_hash(self, write: messages.SpecHashWrite) -> bool:
+        """Write the spec-hash annotation; False when the object is gone or was recreated."""
+        reference = write.reference
+        try:
+            await self._store.record_spec_hash(reference.namespace, reference.name, reference.uid, write.spec_hash)
+        except ObjectConflictError:
+            return False
+        return True
+
+    @activity.defn
+    async def write_status(self, write: messages.StatusWrite) -> bool:
+        """Replace the status; False when the object is gone or was recreated."""
+        reference = write.reference
+        try:
+            await self._store.write_status(reference.namespace, reference.name, reference.uid, write.status)
+        except ObjectConflictError:
+            return False
+        return True
+
+
+def without_secrets(proxy: Proxy) -> Proxy:
+    """Return the object as it may enter a history: without cloud-init, and with our annotations only.
+
+    kubectl keeps a copy of the whole object in an annotation, inline cloud-init included.
+    """
+    annotations = {
+        key: cut(proxy.annotations[key], _ANNOTATION_LIMIT) for key in _KEPT_ANNOTATIONS if key in proxy.annotations
+    }
+    return dataclasses.replace(proxy, annotations=annotations, spec=dataclasses.replace(proxy.spec, cloud_init=None))
+
+
+def object_changed(reference: messages.ProxyReference, why: str) -> ApplicationError:
+    """Return the failure of a step that was decided for an object that is not so any more."""
+    return ApplicationError(f"{reference.namespace}/{reference.name}: {why}", type="ObjectChanged", non_retryable=True)

@@ -1,0 +1,1 @@
+"""The HTTP API that crawlers lease proxies with."""

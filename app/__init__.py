@@ -1,0 +1,1 @@
+"""Composition root: settings, telemetry, the command line and the embedded stack."""

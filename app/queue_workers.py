@@ -1,0 +1,96 @@
+"""One Temporal worker per task queue, with slots of its own, so that nothing starves anything else."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+logger = logging.getLogger(__name__)
+
+GRACE = timedelta(seconds=15)
+"""How long running activities may go on after SIGTERM."""
+_STICKY_TIMEOUT = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePlan:
+    """What one task queue is served with.
+
+    Attributes:
+        activity_slots: Activities at once.
+        cached_workflows: Workflows kept in memory.
+        sandboxed: Whether workflow code is checked for determinism while it runs.
+    """
+
+    workflows: Sequence[type] = ()
+    activities: Sequence[Callable[..., Any]] = ()
+    activity_slots: int = 100
+    cached_workflows: int = 0
+    sandboxed: bool = True
+    interceptors: Sequence[Any] = field(default=())
+
+    def merged(self, other: "QueuePlan") -> "QueuePlan":
+        """Return the plan of a queue that serves both."""
+        return QueuePlan(
+            workflows=(*self.workflows, *other.workflows),
+            activities=tuple(dict.fromkeys((*self.activities, *other.activities))),
+            activity_slots=max(self.activity_slots, other.activity_slots),
+            cached_workflows=max(self.cached_workflows, other.cached_workflows),
+            sandboxed=self.sandboxed and other.sandboxed,
+            interceptors=self.interceptors,
+        )
+
+
+class QueueWorkers:
+    """The running workers; a queue once served is served until the end."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._workers: dict[str, Worker] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def serve(self, plans: dict[str, QueuePlan]) -> None:
+        """Start a worker for every queue that has none yet."""
+        for queue, plan in plans.items():
+            if queue in self._workers:
+                continue
+            worker = self._build(queue, plan)
+            self._workers[queue] = worker
+            self._running[queue] = asyncio.create_task(worker.run(), name=f"worker {queue}")
+            logger.info("serving task queue %s", queue)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The running workers; one that ends has failed."""
+        return list(self._running.values())
+
+    async def shut_down(self) -> None:
+        """Take no new work, let running activities finish or hand over, and wait for it (about 15 s at most)."""
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()), return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def _build(self, queue: str, plan: QueuePlan) -> Worker:
+        return Worker(
+            self._client,
+            task_queue=queue,
+            workflows=plan.workflows,
+            activities=plan.activities,
+            workflow_runner=_runner(plan),
+            max_concurrent_activities=plan.activity_slots,
+            max_cached_workflows=plan.cached_workflows,
+            sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
+            graceful_shutdown_timeout=GRACE,
+            interceptors=plan.interceptors,
+        )
+
+
+def _runner(plan: QueuePlan) -> WorkflowRunner:
+    if not plan.sandboxed:
+        return UnsandboxedWorkflowRunner()
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("model"))

@@ -1,0 +1,60 @@
+"""The Temporal Schedules, created or brought up to date at worker start."""
+
+import logging
+from datetime import timedelta
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+from temporalio.service import RPCError
+
+from model import names
+
+logger = logging.getLogger(__name__)
+
+
+def drift_schedule(interval: timedelta) -> Schedule:
+    """Return the schedule of DriftCheck.
+
+    A run ends before the second next one is due: behind a run that hung for ever every later one would be skipped.
+    """
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            "DriftCheck",
+            id=names.DRIFT_CHECK_ID,
+            task_queue=names.QUEUE_CONTROL,
+            execution_timeout=max(interval * 1.9, timedelta(seconds=5)),
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=interval)]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=max(interval, timedelta(seconds=10))),
+    )
+
+
+async def ensure_schedule(client: Client, schedule_id: str, schedule: Schedule) -> None:
+    """Create the schedule, or make the one that is there equal to it; pausing by hand is kept."""
+    try:
+        await client.create_schedule(schedule_id, schedule)
+    except ScheduleAlreadyRunningError:
+        await client.get_schedule_handle(schedule_id).update(lambda current: _changed(current, schedule))
+
+
+def _changed(current: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
+    wanted.state = current.description.schedule.state
+    return ScheduleUpdate(schedule=wanted)
+
+
+async def trigger(client: Client, schedule_id: str) -> None:
+    """Have one run now; a server that does not answer is reported and forgiven, the next run comes anyway."""
+    try:
+        await client.get_schedule_handle(schedule_id).trigger()
+    except RPCError as error:
+        logger.warning("schedule %s could not be triggered: %s", schedule_id, error)

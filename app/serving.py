@@ -1,0 +1,77 @@
+"""The small HTTP endpoints beside a process's work: ``/healthz``, ``/readyz`` and ``/metrics``."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from app.settings import ServingSettings
+from model.errors import ConfigurationError
+
+NO_ADDRESS = ("", "0")
+
+
+def split_address(address: str, flag: str) -> tuple[str | None, int]:
+    """Return host and port of ``host:port`` or ``:port``; None as host means every interface.
+
+    Raises:
+        ConfigurationError: It is neither; the message names the flag.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f'{flag}: "{address[:80]}" is not an address; write it like :8081 or 127.0.0.1:8081')
+    return host.strip("[]") or None, int(port)
+
+
+@asynccontextmanager
+async def serving(
+    settings: ServingSettings, registry: CollectorRegistry, is_ready: Callable[[], bool]
+) -> AsyncIterator[None]:
+    """Serve the endpoints while the body runs."""
+    health = web.Application()
+    health.add_routes([web.get("/healthz", _ok), web.get("/readyz", _ready(is_ready))])
+    metrics = web.Application()
+    metrics.add_routes([web.get("/metrics", _metrics(registry))])
+    runners = []
+    try:
+        for application, address, flag in (
+            (health, settings.health_address, "--health-probe-bind-address"),
+            (metrics, settings.metrics_address, "--metrics-bind-address"),
+        ):
+            if address in NO_ADDRESS:
+                continue
+            runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+            await runner.setup()
+            runners.append(runner)
+            host, port = split_address(address, flag)
+            try:
+                await web.TCPSite(runner, host, port).start()
+            except OSError as error:
+                raise ConfigurationError(f"{flag}: cannot listen on {address}: {error.strerror}") from error
+        yield
+    finally:
+        for runner in runners:
+            await runner.cleanup()
+
+
+async def _ok(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def _ready(is_ready: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handler(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n") if is_ready() else web.Response(status=503, text="not ready\n")
+
+    return handler
+
+
+def _metrics(registry: CollectorRegistry) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handler(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        body = await asyncio.to_thread(encode, registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return handler

@@ -1,0 +1,186 @@
+"""The worker process: every task queue this installation has, or those it was told to serve."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from activities.broker import BrokerActivities
+from activities.drift import DriftActivities
+from activities.health import HealthActivities
+from activities.instances import InstanceActivities
+from activities.proxies import ProxyActivities
+from app.components import Components, components
+from app.queue_workers import QueuePlan, QueueWorkers
+from app.schedules import drift_schedule, ensure_schedule, trigger
+from app.serving import serving
+from app.settings import WorkerSettings
+from cluster.secrets import CloudInitReader
+from leasing.latency_book import LatencyBook
+from model import names
+from probing.metrics import ProbeMetrics
+from probing.probe import Prober
+from providers.config import ProviderEntry, ProvidersFile
+from providers.registry import ProviderRegistry
+from workflows.drift_check import DriftCheck
+from workflows.lease_broker import LeaseBroker
+from workflows.proxy import ProxyWorkflow
+
+logger = logging.getLogger(__name__)
+
+_CONTROL_SLOTS = 200
+_PROVIDER_SLOTS = 100
+_CONFIG_LOOK_SECONDS = 1.0
+
+
+async def run_worker(settings: WorkerSettings, stop: asyncio.Event, interceptors: Sequence[Any] = ()) -> None:
+    """Serve until ``stop`` is set, then hand over what runs.
+
+    Args:
+        settings: What to serve.
+        stop: Set to shut down.
+        interceptors: Of the Temporal workers.
+
+    Raises:
+        ConfigurationError: A setting or the providers file cannot be used.
+    """
+    providers_file = await asyncio.to_thread(_read_providers, settings)
+    async with components(settings.cluster) as parts:
+        worker = _Worker(settings, parts, providers_file, interceptors)
+        async with serving(settings.serving, parts.metrics, lambda: worker.is_ready):
+            await worker.run(stop)
+
+
+def _read_providers(settings: WorkerSettings) -> ProvidersFile:
+    return ProvidersFile(settings.providers_config, require_local_task_queue=settings.require_local_task_queue)
+
+
+class _Worker:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        parts: Components,
+        providers_file: ProvidersFile,
+        interceptors: Sequence[Any],
+    ) -> None:
+        self._settings = settings
+        self._client = parts.client
+        self._interceptors = interceptors
+        self._registry = ProviderRegistry(providers_file, parts.installation)
+        self._metrics = parts.metrics
+        store = parts.store(settings.cluster.proxy_namespace)
+        cloud_init = CloudInitReader(parts.cluster)
+        self._latencies = LatencyBook(parts.broker)
+        prober = Prober(ssl_context=ssl.create_default_context(), target_check=settings.target_check)
+        self._proxies = ProxyActivities(store, cloud_init, self._registry)
+        self._broker = BrokerActivities(parts.broker, store)
+        self._instances = InstanceActivities(self._registry, store, cloud_init, parts.installation)
+        self._health = HealthActivities(prober, ProbeMetrics(parts.metrics), self._latencies)
+        self._drift = DriftActivities(self._registry, store, parts.client, parts.installation)
+        self._workers = QueueWorkers(parts.client)
+        self.is_ready = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._workers.serve(self._plans(await self._registry.entries()))
+        background = [
+            asyncio.create_task(self._follow_config(), name="providers config"),
+            asyncio.create_task(self._latencies.run(), name="latencies"),
+        ]
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            if self._serves(names.QUEUE_CONTROL):
+                schedule = drift_schedule(self._settings.drift_check_interval)
+                await ensure_schedule(self._client, names.DRIFT_CHECK_ID, schedule)
+            self.is_ready = True
+            while not stopped.done():
+                parts = [stopped, *background, *self._workers.tasks]
+                done, _ = await asyncio.wait(parts, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                for task in done - {stopped}:
+                    # Each of these runs for ever: one that ended has failed, and the process must not live on without.
+                    task.result()
+                    raise RuntimeError(f"{task.get_name()} has ended")
+        finally:
+            self.is_ready = False
+            for task in (stopped, *background):
+                task.cancel()
+            await self._workers.shut_down()
+            await asyncio.gather(stopped, *background, return_exceptions=True)
+            await self._registry.close()
+
+    async def _follow_config(self) -> None:
+        """Serve the queues of providers that appear in the config, and have what waited for them looked at."""
+        known = await self._registry.entries()
+        while True:
+            await asyncio.sleep(_CONFIG_LOOK_SECONDS)
+            entries = await self._registry.entries()
+            if entries == known:
+                continue
+            known = entries
+            self._workers.serve(self._plans(entries))
+            await trigger(self._client, names.DRIFT_CHECK_ID)
+
+    def _serves(self, queue: str) -> bool:
+        return not self._settings.task_queues or queue in self._settings.task_queues
+
+    def _plans(self, entries: Sequence[ProviderEntry]) -> dict[str, QueuePlan]:
+        plans: dict[str, QueuePlan] = {}
+        wanted = [
+            (names.QUEUE_CONTROL, self._control_plan()),
+            (names.QUEUE_LEASES, self._leases_plan()),
+            (names.QUEUE_PROVIDER, self._provider_plan()),
+            (names.QUEUE_PROBES, self._probes_plan()),
+        ]
+        for entry in entries:
+            wanted += [(entry.task_queue, self._provider_plan()), (entry.probe_task_queue, self._probes_plan())]
+        for queue, plan in wanted:
+            if self._serves(queue):
+                plans[queue] = plans[queue].merged(plan) if queue in plans else plan
+        return plans
+
+    def _control_plan(self) -> QueuePlan:
+        proxies, broker, drift = self._proxies, self._broker, self._drift
+        activities: list[Callable[..., Any]] = [
+            proxies.read_proxy,
+            proxies.add_finalizer,
+            proxies.release_finalizers,
+            proxies.record_spec_hash,
+            proxies.write_status,
+            broker.tell_broker,
+            broker.prime_broker,
+            drift.list_providers,
+            drift.poke_proxies,
+        ]
+        return QueuePlan(
+            workflows=[ProxyWorkflow, DriftCheck],
+            activities=activities,
+            activity_slots=_CONTROL_SLOTS,
+            cached_workflows=self._settings.max_proxies_per_worker,
+            interceptors=self._interceptors,
+        )
+
+    def _leases_plan(self) -> QueuePlan:
+        # The sandbox costs the one workflow that every lease goes through 40 % of its throughput; its replay tests run
+        # with the sandbox on.
+        return QueuePlan(workflows=[LeaseBroker], cached_workflows=10, sandboxed=False, interceptors=self._interceptors)
+
+    def _provider_plan(self) -> QueuePlan:
+        instances = self._instances
+        return QueuePlan(
+            activities=[
+                instances.look_for_instance,
+                instances.create_instance,
+                instances.await_instance,
+                instances.remove_instance,
+                self._drift.find_drift,
+            ],
+            activity_slots=_PROVIDER_SLOTS,
+            interceptors=self._interceptors,
+        )
+
+    def _probes_plan(self) -> QueuePlan:
+        return QueuePlan(
+            activities=[self._health.watch_health],
+            activity_slots=self._settings.max_proxies_per_worker,
+            interceptors=self._interceptors,
+        )

@@ -1,0 +1,165 @@
+"""One connection to a Kubernetes API server: requests with deadlines, streams of watch events."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from cluster.errors import ClusterError, ClusterUnavailableError, error_for
+from model.errors import ConfigurationError, clean_message
+
+REQUEST_TIMEOUT_SECONDS = 10.0
+_POOL_SIZE = 100
+_NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+class ClusterConnection:
+    """Authenticated access to one API server."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None = None) -> "ClusterConnection":
+        """Read the credentials; nothing is sent yet.
+
+        Args:
+            kubeconfig: A file; None means ``KUBECONFIG``, then the service account of the Pod we run in.
+
+        Raises:
+            ConfigurationError: No usable credentials.
+        """
+        configuration = client.Configuration()
+        try:
+            await _load(configuration, kubeconfig)
+        except (config.ConfigException, OSError) as error:
+            raise ConfigurationError(
+                f"no access to a Kubernetes cluster: {clean_message(str(error))}; "
+                "give --kubeconfig, set KUBECONFIG or run in a Pod with a service account"
+            ) from error
+        configuration.connection_pool_maxsize = _POOL_SIZE
+        configuration.client_session_kwargs = {"trust_env": False}
+        return cls(client.ApiClient(configuration))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | bool] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> dict[str, Any]:
+        """Send one request and return the JSON object of the answer.
+
+        Args:
+            method: HTTP method.
+            path: Path on the API server.
+            query: Query parameters.
+            body: JSON body.
+            content_type: For PATCH, the kind of patch.
+            timeout: Seconds for the whole exchange.
+
+        Raises:
+            ClusterUnavailableError: No answer in time.
+            ClusterError: The server refused; 404, 409 and 410 have classes of their own.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                response = await self._send(method, path, query, body, content_type, timeout)
+                raw = await response.read()
+        except _NETWORK_ERRORS as error:
+            raise _unavailable(method, path, error) from error
+        return _parse(method, path, response.status, raw)
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str | int | bool], idle_timeout: float
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of a watch until the server ends it.
+
+        Args:
+            path: Path of the collection.
+            query: Query parameters; ``watch`` is added.
+            idle_timeout: Seconds without a byte after which the stream counts as broken.
+
+        Raises:
+            ResourceExpiredError: Inside or outside the stream; list anew.
+            ClusterUnavailableError: Refused, broken or silent.
+            ClusterError: Refused, or another ``ERROR`` event.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=idle_timeout)
+        response = None
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                response = await self._send("GET", path, {**query, "watch": True}, None, "application/json", timeout)
+                if response.status != 200:
+                    _parse("GET", path, response.status, await response.read())
+            async for line in response.response.content:
+                if line.strip():
+                    yield _event(json.loads(line))
+        except _NETWORK_ERRORS as error:
+            raise _unavailable("WATCH", path, error) from error
+        finally:
+            if response is not None:
+                response.response.close()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int | bool] | None,
+        body: Any,
+        content_type: str,
+        timeout: Any,
+    ) -> Any:
+        request = await self._api.param_serialize(
+            method,
+            path,
+            query_params=[(key, value) for key, value in (query or {}).items()],
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        return await self._api.call_api(*request, _request_timeout=timeout)
+
+
+async def _load(configuration: Any, kubeconfig: Path | None) -> None:
+    if kubeconfig is not None:
+        await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+        return
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=configuration, persist_config=False)
+
+
+def _parse(method: str, path: str, status: int, raw: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(raw) if raw else {}
+    except ValueError:
+        body = {"message": raw[:1024].decode("utf-8", "replace")}
+    if 200 <= status <= 299:
+        return body if isinstance(body, dict) else {}
+    detail = body.get("message", "") if isinstance(body, dict) else ""
+    raise error_for(status, clean_message(f"{method} {path}: HTTP {status} {detail}"))
+
+
+def _event(event: dict[str, Any]) -> dict[str, Any]:
+    if event.get("type") != "ERROR":
+        return event
+    status = event.get("object") or {}
+    raise error_for(int(status.get("code") or 0), clean_message(f"watch: {status.get('message', 'ERROR event')}"))
+
+
+def _unavailable(method: str, path: str, error: BaseException) -> ClusterError:
+    detail = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+    return ClusterUnavailableError(clean_message(f"{method} {path}: {detail}"))

@@ -1,0 +1,199 @@
+"""The lease broker as its users see it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError
+
+from leasing.broker_workflow import BrokerWorkflow
+from leasing.give_back import GiveBacks
+from leasing.group_commit import GroupCommit, PendingOperation
+from leasing.single_flight import SingleFlight
+from model import lease_broker, lease_list
+from model.errors import UnavailableError
+from model.lease_answers import Answer, Granted, NoMatch, Stale, Word
+from model.lease_broker import BrokerSettings
+from model.lease_list import LeaseSummary, ListedProxy
+from model.lease_operations import (
+    Acquire,
+    GiveBack,
+    Gone,
+    Latencies,
+    Latency,
+    Operation,
+    Order,
+    Primed,
+    Release,
+    Report,
+    Transition,
+)
+
+logger = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT = 3.0
+"""Seconds a caller of the API waits at most."""
+LIST_RETENTION = 30.0
+"""Seconds the last list stands in for one that cannot be had."""
+_QUERY_TIMEOUT = 2.5
+
+
+@dataclass(frozen=True)
+class ProxyList:
+    """The proxies, in order of id, as they were at ``asked_at`` (monotonic seconds)."""
+
+    proxies: Sequence[ListedProxy]
+    asked_at: float
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was asked for."""
+        return time.monotonic() - self.asked_at
+
+
+class BrokerFullError(UnavailableError):
+    """The broker's budget is used up. Retried like any other; it helps when leases have ended or proxies are gone."""
+
+
+class BrokerClient:
+    """Leases, proxies and cooldowns, kept by the broker's workflow. One per process and event loop.
+
+    Every method raises ``UnavailableError`` when the broker has not answered within ``timeout`` seconds (default: 3),
+    when it does not know the proxies yet, or when its budget is used up; what was asked may have been done then.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        installation: str,
+        *,
+        timeout: float = REQUEST_TIMEOUT,
+        settings: BrokerSettings | None = None,
+    ) -> None:
+        self._workflow = BrokerWorkflow(client, installation, settings)
+        self._timeout = timeout
+        self._commit = GroupCommit(self._workflow.update)
+        self._give_backs = GiveBacks(self._give_back)
+        self._lists: SingleFlight[ProxyList] = SingleFlight(self._fetch_list)
+        self._last_list: ProxyList | None = None
+
+    async def acquire(
+        self, lease_id: str, selector: Mapping[str, str], target: str, ttl_millis: int, cooldown_millis: int
+    ) -> Granted | NoMatch:
+        """Take a lease under an id of the caller's choice (``model.lease_ids``).
+
+        A lease that may have been granted without the caller learning of it is given back in the background.
+
+        Args:
+            lease_id: New and random.
+            selector: Attributes the proxy must have.
+            target: The site it is for, or "".
+            ttl_millis: How long it lasts.
+            cooldown_millis: How long past its end it can be reported on.
+        """
+        pending = self._submit(Acquire(lease_id, dict(selector), target, ttl_millis, cooldown_millis), self._timeout)
+        try:
+            answer = await self._answer(pending, self._timeout)
+        except BaseException:
+            if pending.sent:
+                self._give_backs.add(lease_id, asyncio.get_running_loop().time() + ttl_millis / 1000)
+            raise
+        if answer is Word.LEASE_ENDED:
+            raise UnavailableError("the proxy of the lease was replaced while it was granted")
+        if not isinstance(answer, Granted | NoMatch):
+            raise _unexpected(answer)
+        return answer
+
+    async def release(self, lease_id: str) -> None:
+        """End a lease; an unknown one is fine."""
+        await self._ask(Release(lease_id))
+
+    async def report(self, lease_id: str, result: str, target: str, cooldown_millis: int) -> bool:
+        """Say how a target treated the lease's proxy; False when the lease is unknown.
+
+        Args:
+            lease_id: Running, or ended less than one cooldown ago.
+            result: One of ``model.lease_operations.RESULTS``.
+            target: "" for the lease's own.
+            cooldown_millis: How long the proxy rests unless the result is ``ok``.
+        """
+        answer = await self._ask(Report(lease_id, result, target, cooldown_millis))
+        return answer is not Word.UNKNOWN_LEASE
+
+    async def tell(self, operation: Transition | Gone, timeout: float | None = None) -> Order | None:
+        """Tell a proxy's transition; returns the newer order the broker has, or None when it took this one."""
+        answer = await self._ask(operation, timeout)
+        return answer.order if isinstance(answer, Stale) else None
+
+    async def tell_latencies(self, rows: Sequence[Latency], timeout: float | None = None) -> None:
+        """Tell the latencies of many proxies."""
+        await self._ask(Latencies(list(rows)), timeout)
+
+    async def tell_primed(self, timeout: float | None = None) -> None:
+        """Say that every Proxy there is has been told."""
+        await self._ask(Primed(), timeout)
+
+    async def list_proxies(self) -> ProxyList:
+        """Return a list that was asked for after this call, or the last one where none can be had (30 s at most)."""
+        try:
+            return await self._lists.ask()
+        except UnavailableError:
+            if self._last_list is not None and self._last_list.age <= LIST_RETENTION:
+                return self._last_list
+            raise
+
+    async def summary(self) -> LeaseSummary:
+        """Return the numbers for the metrics."""
+        return lease_list.decode_summary(await self._query(lease_broker.QUERY_SUMMARY))
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Wait for what is on its way, at most so many seconds. Nothing may be asked afterwards."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        await self._give_backs.drain(timeout)
+        await self._commit.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+
+    def _submit(self, operation: Operation, timeout: float) -> PendingOperation:
+        return self._commit.submit(operation, asyncio.get_running_loop().time() + timeout)
+
+    async def _ask(self, operation: Operation, timeout: float | None = None) -> Answer:
+        timeout = self._timeout if timeout is None else timeout
+        answer = await self._answer(self._submit(operation, timeout), timeout)
+        if answer in (Word.UNPRIMED, Word.FULL):
+            raise _unexpected(answer)
+        return answer
+
+    async def _answer(self, pending: PendingOperation, timeout: float) -> Answer:
+        # Leaving cancels only this operation's future; the batch it travels in goes on.
+        try:
+            async with asyncio.timeout(timeout):
+                return await pending.answer
+        except TimeoutError:
+            raise UnavailableError("the lease broker did not answer in time") from None
+
+    async def _give_back(self, lease_id: str) -> None:
+        await self._ask(GiveBack(lease_id), self._timeout)
+
+    async def _fetch_list(self) -> ProxyList:
+        asked_at = time.monotonic()
+        text = await self._query(lease_broker.QUERY_LIST)
+        self._last_list = ProxyList(lease_list.decode_list(text), asked_at)
+        return self._last_list
+
+    async def _query(self, name: str) -> str:
+        try:
+            async with asyncio.timeout(_QUERY_TIMEOUT):
+                return await self._workflow.query(name, time.time_ns() // 1_000_000, _QUERY_TIMEOUT)
+        except (RPCError, TimeoutError, WorkflowQueryFailedError) as error:
+            logger.warning("the lease broker did not answer a query: %s", type(error).__name__)
+            raise UnavailableError("the lease broker did not answer in time") from None
+
+
+def _unexpected(answer: Answer) -> UnavailableError:
+    if answer is Word.UNPRIMED:
+        return UnavailableError("the lease broker does not know the proxies yet")
+    if answer is Word.FULL:
+        return BrokerFullError("the lease broker's budget is used up")
+    return UnavailableError(f"the lease broker answered {answer!r}")

@@ -1,0 +1,175 @@
+"""From a workflow's state and a reading of the object to what other pure functions need."""
+
+from datetime import datetime
+
+from model import names
+from model.decide import Desired, Recorded
+from model.failures import failed_cause
+from model.health import HEALTHY, UNHEALTHY, HealthChange, HealthState
+from model.messages import LeasingView, ProxyReading, ProxyReference, WatchHealth
+from model.proxy import Proxy, ProxyStatus
+from model.proxy_state import InstanceRecord, ProxyState
+from model.reasons import Provisioned
+from model.status import CONDITION_HEALTHY, READY, Facts, Health
+
+_STATUS_OF_VERDICT = {HEALTHY: "True", UNHEALTHY: "False"}
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a time with a zone as Kubernetes writes it: UTC, whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def desired(reading: ProxyReading, state: ProxyState) -> Desired | None:
+    """Return what the object asks for, or None when it is gone."""
+    proxy = reading.proxy
+    if proxy is None:
+        return None
+    cause = failed_cause(proxy.generation, reading.spec_hash, state.entry_hash, state.handled_retry)
+    remembered = proxy.deleting and state.route is not None and state.uid == proxy.uid
+    return Desired(
+        uid=proxy.uid,
+        managed=proxy.spec.managed,
+        deleting=proxy.deleting,
+        skip_cleanup=proxy.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true",
+        finalized=bool(proxy.our_finalizers) if proxy.deleting else names.FINALIZER in proxy.finalizers,
+        provider_known=reading.route is not None or remembered,
+        spec_hash=reading.spec_hash,
+        failure_latched=bool(state.failed_cause) and state.failed_cause == cause,
+    )
+
+
+def recorded(state: ProxyState, reading: ProxyReading) -> Recorded:
+    """Return what is on record of the instance."""
+    if state.instance is None:
+        return Recorded(uid=state.uid)
+    proxy = reading.proxy
+    annotation = proxy.annotations.get(names.ANNOTATION_SPEC_HASH, "") if proxy is not None else ""
+    return Recorded(uid=state.uid, provider_id=state.instance.provider_id, spec_hash=annotation)
+
+
+def adopt_object(state: ProxyState, proxy: Proxy) -> None:
+    """Take up an object seen for the first time by this workflow, with all that its status remembers."""
+    forget_object(state)
+    status = proxy.status
+    state.uid = proxy.uid
+    state.managed = proxy.spec.managed
+    state.provider = proxy.spec.provider
+    state.status = status
+    state.failed_cause = status.failed_cause
+    first_ever = not status.phase
+    annotations = proxy.annotations
+    state.handled_retry = annotations.get(names.ANNOTATION_RETRY, "") if first_ever else status.handled_retry
+    state.handled_rotate = annotations.get(names.ANNOTATION_ROTATE, "") if first_ever else status.handled_rotate
+    if status.provider_id:
+        state.instance = InstanceRecord(provider_id=status.provider_id, incarnation=status.incarnation, ip=status.ip)
+    condition = status.condition(CONDITION_HEALTHY)
+    if condition is not None and condition.status in ("True", "False"):
+        state.health = Health(
+            status=condition.status,
+            reason=condition.reason,
+            message=condition.message,
+            latency_millis=status.latency_millis or 0,
+            exit_ip=status.exit_ip,
+            checked_at=status.last_health_check_time,
+        )
+        state.health_state = HealthState(verdict=HEALTHY if condition.status == "True" else UNHEALTHY)
+
+
+def forget_object(state: ProxyState) -> None:
+    """Clear all that belongs to one object; the order of what is told to the broker goes on."""
+    fresh = ProxyState(namespace=state.namespace, name=state.name)
+    for field in ("uid", "managed", "fingerprint", "provider", "route", "entry_hash", "instance", "failure"):
+        setattr(state, field, getattr(fresh, field))
+    for field in ("failures_in_a_row", "failed_cause", "handled_retry", "handled_rotate", "evaluated_generation"):
+        setattr(state, field, getattr(fresh, field))
+    state.status = fresh.status
+    state.told = None
+    forget_health(state)
+
+
+def forget_health(state: ProxyState) -> None:
+    """Start the verdict afresh, as for a proxy that was never probed."""
+    state.health = Health()
+    state.health_state = HealthState()
+
+
+def health_of(change: HealthChange) -> Health:
+    """Return a change of health as the status shows it."""
+    return Health(
+        status=_STATUS_OF_VERDICT.get(change.verdict, "Unknown"),
+        reason=change.reason,
+        message=change.message,
+        latency_millis=change.latency_millis,
+        exit_ip=change.exit_ip,
+        checked_at=change.checked_at,
+    )
+
+
+def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str) -> Facts:
+    """Return what the status is made from."""
+    instance = state.instance
+    running = not state.managed or (instance is not None and bool(instance.ip))
+    if running and not proxy.deleting and reason is not Provisioned.EXTERNAL:
+        # While the provider cannot be asked, a running instance goes on serving; the message says what is wrong.
+        message = message if reason is Provisioned.RUNNING or not message else f"{reason}: {message}"
+        reason = Provisioned.RUNNING
+    return Facts(
+        managed=state.managed,
+        deleting=proxy.deleting,
+        provisioned=running,
+        reason=reason,
+        message=message,
+        latched=bool(state.failed_cause) and not running,
+        failed_cause=state.failed_cause,
+        ip=instance.ip if instance is not None else "",
+        provider_id=instance.provider_id if instance is not None else "",
+        incarnation=instance.incarnation if instance is not None else "",
+        evaluated_generation=proxy.generation,
+        handled_retry=state.handled_retry,
+        handled_rotate=state.handled_rotate,
+        health=state.health,
+    )
+
+
+def leasing_view(state: ProxyState, proxy: Proxy, status: ProxyStatus) -> LeasingView:
+    """Return what the broker has to know of a proxy whose status is ``status``."""
+    instance = state.instance.incarnation if state.instance is not None else ""
+    return view_of(proxy, status, instance)
+
+
+def view_of(proxy: Proxy, status: ProxyStatus, incarnation: str) -> LeasingView:
+    """Return the broker's view of an object with this status."""
+    spec = proxy.spec
+    host = status.ip if spec.managed else spec.endpoint_host
+    healthy = status.phase == READY
+    return LeasingView(
+        ip=host,
+        port=spec.effective_port,
+        attributes=dict(spec.attributes),
+        phase=status.phase,
+        healthy=healthy,
+        latency_millis=status.latency_millis or 0,
+        max_leases=spec.max_leases,
+        instance=incarnation if spec.managed else f"{host}:{spec.effective_port}",
+        leasable=healthy and bool(host) and not proxy.deleting,
+        deleting=proxy.deleting,
+    )
+
+
+def wanted_watch(state: ProxyState, proxy: Proxy, sequence: int) -> WatchHealth:
+    """Return the watch that a running proxy needs."""
+    instance = state.instance
+    return WatchHealth(
+        reference=ProxyReference(namespace=state.namespace, name=state.name, uid=state.uid),
+        sequence=sequence,
+        host=instance.ip if state.managed and instance is not None else proxy.spec.endpoint_host,
+        port=proxy.spec.effective_port,
+        check=proxy.spec.health_check,
+        state=state.health_state,
+    )
+
+
+def same_target(one: WatchHealth, other: WatchHealth) -> bool:
+    """Whether two watches probe the same thing in the same way."""
+    return (one.reference, one.host, one.port, one.check) == (other.reference, other.host, other.port, other.check)

@@ -1,0 +1,59 @@
+"""What a Proxy's workflow carries from run to run."""
+
+from dataclasses import dataclass, field
+
+from model.failures import Failure
+from model.health import HealthState
+from model.messages import LeasingView, ProviderRoute
+from model.proxy import ProxyStatus
+from model.status import Health
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceRecord:
+    """The instance on record; ``ip`` is empty unless it was running when last seen."""
+
+    provider_id: str
+    incarnation: str = ""
+    spec_hash: str = ""
+    ip: str = ""
+
+
+@dataclass(kw_only=True)
+class ProxyState:
+    """Everything that must outlive a run of the workflow.
+
+    Attributes:
+        uid: The object the state is about; "" before the first reading.
+        chain_start: When the workflow's chain of runs began, in epoch milliseconds.
+        order: Counter of what was told to the broker.
+        watches: Counter of started health watches.
+        fingerprint: Of the object as last evaluated.
+        provider: Remembered, with its route, so that a config edit does not lose an instance to be deleted.
+        entry_hash: The provider's config entry as its own queue read it last.
+        told: The view the broker has, or None when it has to be told.
+        status: The object's status as last written or read.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    managed: bool = True
+    chain_start: int = 0
+    order: int = 0
+    watches: int = 0
+    fingerprint: str = ""
+    provider: str = ""
+    route: ProviderRoute | None = None
+    entry_hash: str = ""
+    instance: InstanceRecord | None = None
+    failure: Failure | None = None
+    failures_in_a_row: int = 0
+    failed_cause: str = ""
+    handled_retry: str = ""
+    handled_rotate: str = ""
+    evaluated_generation: int = 0
+    health: Health = field(default_factory=Health)
+    health_state: HealthState = field(default_factory=HealthState)
+    told: LeasingView | None = None
+    status: ProxyStatus = field(default_factory=ProxyStatus)

@@ -1,0 +1,1 @@
+"""The probe through the proxy itself, and the loop that repeats it."""

@@ -1,0 +1,1 @@
+"""Backends that make and remove proxy instances, behind one contract."""

@@ -1,0 +1,1 @@
+"""Turns what happens to Proxies and their Secrets into pokes of their workflows."""

@@ -1,0 +1,29 @@
+"""Which Proxies have a running workflow, as Temporal's visibility store says."""
+
+import asyncio
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from model.errors import UnavailableError
+from watcher.view import Key
+
+_DEADLINE_SECONDS = 60.0
+_QUERY = "WorkflowType = 'ProxyWorkflow' AND ExecutionStatus = 'Running'"
+
+
+async def running_workflows(client: Client) -> set[Key]:
+    """Return namespace and name of every Proxy with a running workflow; the store may lag a second behind.
+
+    Raises:
+        UnavailableError: Temporal did not answer in time.
+    """
+    found: set[Key] = set()
+    try:
+        async with asyncio.timeout(_DEADLINE_SECONDS):
+            async for execution in client.list_workflows(_QUERY, page_size=1000):
+                memo = await execution.memo()
+                found.add((str(memo.get("namespace", "")), str(memo.get("name", ""))))
+    except (RPCError, TimeoutError) as error:
+        raise UnavailableError(f"listing running workflows: {error or 'no answer in time'}") from error
+    return found

@@ -1,0 +1,42 @@
+"""From an activity's failure to what the workflow does about it."""
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+
+with workflow.unsafe.imports_passed_through():
+    from model.failures import Failure, failure_of
+    from model.reasons import Provisioned
+
+
+def failure_from(error: ActivityError) -> Failure:
+    """Return the failure that an activity's error stands for."""
+    cause = error.cause
+    if isinstance(cause, TimeoutError):
+        if cause.type == TimeoutType.SCHEDULE_TO_START:
+            return Failure(reason=Provisioned.NO_WORKER, message=f"no worker took {error.activity_type} in time")
+        return Failure(
+            reason=Provisioned.TRANSIENT_ERROR,
+            message=f"{error.activity_type} did not finish in time; it is tried again",
+        )
+    if isinstance(cause, ApplicationError):
+        return failure_of(cause.type or "", cause.message)
+    return Failure(reason=Provisioned.TRANSIENT_ERROR, message=str(cause or error))
+
+
+def entry_hash_from(error: ActivityError) -> str:
+    """Return the hash of the provider's config entry that the failed call used, or ""."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details:
+        return str(cause.details[0])
+    return ""
+
+
+def outcome_is_unknown(error: ActivityError) -> bool:
+    """Whether the activity may still take effect: its worker was lost after it had begun."""
+    cause = error.cause
+    return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
+
+
+def object_has_changed(error: ActivityError) -> bool:
+    """Whether the activity found that the object is not the one the step was decided for."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == "ObjectChanged"

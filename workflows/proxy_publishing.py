@@ -1,0 +1,92 @@
+"""Makes an object's status and the lease broker say what is so, each only when it changed."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from model import messages, proxy_facts
+    from model.proxy import Proxy, ProxyStatus
+    from model.proxy_state import ProxyState
+    from model.reasons import Provisioned
+    from model.status import build_status, same_status
+    from workflows import activity_calls
+
+_PATIENCE = timedelta(seconds=20)
+_REQUIRED_PATIENCE = timedelta(minutes=5)
+
+
+class ObjectChanged(Exception):  # noqa: N818 - no failure: the object moved on and is read again
+    """The object is not the one the step was decided for."""
+
+
+class Publisher:
+    """Tells what changed about one Proxy."""
+
+    def __init__(self, state: ProxyState) -> None:
+        self._state = state
+        self.status_is_pending = False
+
+    async def publish(self, proxy: Proxy, reason: Provisioned, message: str = "", *, required: bool = False) -> None:
+        """Write the status and tell the broker, side by side, so that an outage of one holds up only itself.
+
+        Args:
+            proxy: The object as read last.
+            reason: For the Provisioned condition.
+            message: For the same.
+            required: The status must stand before the caller touches an instance; otherwise a status that could not
+                be written is left pending.
+
+        Raises:
+            ObjectChanged: The object is gone or was recreated.
+            ActivityError: The status could not be written, and it was required.
+        """
+        state = self._state
+        facts = proxy_facts.facts(state, proxy, reason, message)
+        status = build_status(state.status, facts, proxy_facts.rfc3339(workflow.now()))
+        state.evaluated_generation = proxy.generation
+        view = proxy_facts.leasing_view(state, proxy, status)
+        told, written = await asyncio.gather(
+            self._tell(view), self._write(status, _REQUIRED_PATIENCE if required else _PATIENCE), return_exceptions=True
+        )
+        if isinstance(told, BaseException):
+            raise told
+        self.status_is_pending = isinstance(written, ActivityError)
+        if isinstance(written, BaseException) and (required or not self.status_is_pending):
+            raise written
+
+    async def tell_gone(self, uid: str) -> None:
+        """Tell the broker that the object with this uid is gone."""
+        await self._send(messages.ProxyReference(namespace=self._state.namespace, name=self._state.name, uid=uid), None)
+        self._state.told = None
+
+    async def _write(self, status: ProxyStatus, patience: timedelta) -> None:
+        state = self._state
+        if same_status(status, state.status):
+            return
+        write = messages.StatusWrite(reference=self._reference(), status=status)
+        if not await activity_calls.write_status(write, patience):
+            raise ObjectChanged
+        state.status = status
+
+    async def _tell(self, view: messages.LeasingView) -> None:
+        if view != self._state.told:
+            await self._send(self._reference(), view)
+            self._state.told = view
+
+    async def _send(self, reference: messages.ProxyReference, view: messages.LeasingView | None) -> None:
+        state = self._state
+        while True:
+            state.order += 1
+            tell = messages.BrokerTell(reference=reference, order=(state.chain_start, state.order), view=view)
+            answer = await activity_calls.tell_broker(tell)
+            if answer.accepted or answer.refusal:
+                return
+            # Another chain of this workflow told something newer; ours is the one that lives.
+            state.chain_start, state.order = answer.order
+
+    def _reference(self) -> messages.ProxyReference:
+        state = self._state
+        return messages.ProxyReference(namespace=state.namespace, name=state.name, uid=state.uid)
