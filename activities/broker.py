@@ -9,7 +9,7 @@ from leasing.priming import prime
 from model import messages
 from model.lease_transitions import operation_of
 
-_TELL_SECONDS = 20.0
+_TELL_SECONDS = 8.0
 
 
 class BrokerActivities:

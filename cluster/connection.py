@@ -48,6 +48,9 @@ class ClusterConnection:
     async def close(self) -> None:
         """Close the connections."""
         await self._api.close()
+        # Transports that were closed or aborted give back their sockets in the next rounds of the event loop.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def request(
         self,
@@ -110,7 +113,7 @@ class ClusterConnection:
             raise _unavailable("WATCH", path, error) from error
         finally:
             if response is not None:
-                response.response.close()
+                _abandon(response.response)
 
     async def _send(
         self,
@@ -140,6 +143,14 @@ async def _load(configuration: Any, kubeconfig: Path | None) -> None:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
         await config.load_kube_config(client_configuration=configuration, persist_config=False)
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Close a stream's connection at once; a polite end of TLS would outlive the caller's event loop."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _parse(method: str, path: str, status: int, raw: bytes) -> dict[str, Any]:

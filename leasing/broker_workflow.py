@@ -4,10 +4,11 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from leasing.futures import retrieve
 from model import lease_broker, names
 from model.errors import ConfigurationError
 from model.lease_broker import BrokerSettings
@@ -41,10 +42,13 @@ class BrokerWorkflow:
                 self._known_to_run = error.status is not RPCStatusCode.NOT_FOUND
                 raise
             return answers
+        operation = self._start_operation()
+        # The SDK also reports a failed call on the operation, where nobody looks.
+        asyncio.ensure_future(operation.workflow_handle()).add_done_callback(retrieve)
         answers = await self._client.execute_update_with_start_workflow(
             lease_broker.UPDATE_BATCH,
             batch,
-            start_workflow_operation=self._start_operation(),
+            start_workflow_operation=operation,
             id=update_id,
             result_type=str,
         )
@@ -62,14 +66,25 @@ class BrokerWorkflow:
         Raises:
             RPCError: Temporal or the broker's worker did not answer in time.
         """
-        limit = timedelta(seconds=timeout)
         try:
-            answer: str = await self._handle.query(name, now_millis, result_type=str, rpc_timeout=limit)
+            return await self._query(name, now_millis, timeout)
+        except WorkflowQueryRejectedError:
+            await self.start()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             await self.start()
-            answer = await self._handle.query(name, now_millis, result_type=str, rpc_timeout=limit)
+        return await self._query(name, now_millis, timeout)
+
+    async def _query(self, name: str, now_millis: int, timeout: float) -> str:
+        # Without the condition a closed workflow goes on answering what was true when it closed.
+        answer: str = await self._handle.query(
+            name,
+            now_millis,
+            result_type=str,
+            reject_condition=QueryRejectCondition.NOT_OPEN,
+            rpc_timeout=timedelta(seconds=timeout),
+        )
         return answer
 
     async def start(self) -> None:

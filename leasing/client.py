@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
 from leasing.broker_workflow import BrokerWorkflow
@@ -186,7 +186,7 @@ class BrokerClient:
         try:
             async with asyncio.timeout(_QUERY_TIMEOUT):
                 return await self._workflow.query(name, time.time_ns() // 1_000_000, _QUERY_TIMEOUT)
-        except (RPCError, TimeoutError, WorkflowQueryFailedError) as error:
+        except (RPCError, TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
             logger.warning("the lease broker did not answer a query: %s", type(error).__name__)
             raise UnavailableError("the lease broker did not answer in time") from None
 

@@ -15,6 +15,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from leasing.futures import retrieve
 from model import lease_broker
 from model.errors import UnavailableError
 from model.lease_answers import Answer, Word, decode_answers
@@ -162,22 +163,17 @@ async def _within(timeout: float, sending: Awaitable[str]) -> str:
     finally:
         if not task.done():
             task.cancel()
-            task.add_done_callback(_ignore)
+            task.add_done_callback(retrieve)
     if not done:
         raise TimeoutError
     return task.result()
-
-
-def _ignore(task: "asyncio.Future[str]") -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 def _fail(pending: PendingOperation, error: Exception) -> None:
     if not pending.answer.done():
         pending.answer.set_exception(error)
         # Whoever waited may have left by now.
-        pending.answer.exception()
+        retrieve(pending.answer)
 
 
 def _raise_if_malformed(error: WorkflowUpdateFailedError) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from leasing.futures import retrieve
+
 Result = TypeVar("Result")
 
 
@@ -32,11 +34,6 @@ class SingleFlight(Generic[Result]):
     @staticmethod
     def _start(call: Awaitable[Result]) -> "asyncio.Future[Result]":
         future = asyncio.ensure_future(call)
-        future.add_done_callback(_retrieve)
+        # Everybody who asked may have left by the time it fails.
+        future.add_done_callback(retrieve)
         return future
-
-
-def _retrieve(future: "asyncio.Future[Result]") -> None:
-    """Look at the error even where everybody who asked has left."""
-    if not future.cancelled():
-        future.exception()

@@ -134,7 +134,8 @@ class LimitedProvider(Provider):
             async with asyncio.timeout(seconds) as deadline:
                 return await call()
         except ProviderError as error:
-            raise self._marked(error) from error.__cause__
+            self._marked(error)
+            raise
         except Exception as error:
             if isinstance(error, TimeoutError) and deadline.expired():
                 text = f"{operation} at provider {self._entry.name} did not end within {seconds:g} s"

@@ -11,6 +11,8 @@ with workflow.unsafe.imports_passed_through():
 
 SCHEDULE_TO_START = timedelta(seconds=60)
 """After this long without a worker on the queue, the caller says so."""
+_SHORT = timedelta(seconds=12)
+"""For one exchange with the API server or the broker, so that a lost worker holds nothing up for long."""
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=30)
@@ -27,7 +29,7 @@ async def read_proxy(reference: messages.ProxyReference) -> messages.ProxyReadin
         reference,
         task_queue=names.QUEUE_CONTROL,
         result_type=messages.ProxyReading,
-        start_to_close_timeout=timedelta(seconds=30),
+        start_to_close_timeout=_SHORT,
         retry_policy=_UNTIL_DONE,
     )
     return result
@@ -64,7 +66,7 @@ async def tell_broker(tell: messages.BrokerTell) -> messages.BrokerAnswer:
         tell,
         task_queue=names.QUEUE_CONTROL,
         result_type=messages.BrokerAnswer,
-        start_to_close_timeout=timedelta(seconds=30),
+        start_to_close_timeout=_SHORT,
         retry_policy=_UNTIL_DONE,
     )
     return result
@@ -154,7 +156,7 @@ async def _write(activity: str, argument: object, give_up_after: timedelta | Non
         argument,
         task_queue=names.QUEUE_CONTROL,
         result_type=bool,
-        start_to_close_timeout=timedelta(seconds=30),
+        start_to_close_timeout=_SHORT,
         schedule_to_close_timeout=give_up_after,
         retry_policy=_UNTIL_DONE,
     )

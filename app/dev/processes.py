@@ -64,7 +64,13 @@ class ChildProcess:
         Raises:
             ProcessFailedError: It could not be started, ended early, or was not ready in time. It is not running then.
         """
-        child = await asyncio.to_thread(cls._spawn, name, command, log_path, environment)
+        spawning = asyncio.ensure_future(asyncio.to_thread(cls._spawn, name, command, log_path, environment))
+        try:
+            child = await asyncio.shield(spawning)
+        except asyncio.CancelledError:
+            # The thread goes on, whatever becomes of us: what it starts would have no owner.
+            await (await spawning).kill()
+            raise
         try:
             if ready is not None:
                 await child._wait_ready(ready, deadline)

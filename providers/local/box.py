@@ -202,6 +202,7 @@ class Box:
 
     def _push_deletion(self, record: InstanceRecord) -> InstanceRecord | None:
         if self._locate(record) is None:
+            software.remove_shared_memory(record)
             self._addresses.release(record.name)
             self._records.remove(record.name)
             self._observer.forget(record)

@@ -17,6 +17,8 @@ MAX_FILES = 4096
 the machine, which can be 2^30."""
 
 LOG_FILE = "proxy.log"
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where shm_open(3) puts named segments on Linux
+_MACHINE_ITSELF = "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10"
 _SQUID_FALLBACK = "/usr/sbin/squid"
 _PASSED_ON = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TZ")
 
@@ -59,8 +61,23 @@ def last_arguments(folder: Path, record: InstanceRecord) -> list[str]:
     for the proxy.
     """
     config = str(config_path(folder, record))
+    if record.software != Software.SQUID:
+        return ["--serve", config]
     # -N: one process in the foreground, so that its pid is the whole of it. -d 0: fatal errors go to stderr.
-    return ["-N", "-d", "0", "-f", config] if record.software == Software.SQUID else ["--serve", config]
+    # -n: squid names shared memory by it; two that start at once under one name end each other with "File exists".
+    return ["-N", "-d", "0", "-n", service_name(record), "-f", config]
+
+
+def service_name(record: InstanceRecord) -> str:
+    """Return squid's service name: letters and digits, another for each incarnation."""
+    return f"egress{record.incarnation}"
+
+
+def remove_shared_memory(record: InstanceRecord) -> None:
+    """Remove what a killed squid left in shared memory; one that ended by itself has left nothing."""
+    if record.software == Software.SQUID:
+        for segment in SHARED_MEMORY.glob(f"{service_name(record)}-*.shm"):
+            segment.unlink(missing_ok=True)
 
 
 def command(folder: Path, record: InstanceRecord) -> list[str]:
@@ -99,7 +116,7 @@ def squid_config(record: InstanceRecord) -> str:
     """
     outgoing = outgoing_address(record)
     # From an address that others reach, the services of the machine itself must stay out of reach.
-    protect = ["http_access deny to_localhost", "http_access deny to_linklocal"] if outgoing else []
+    protect = [f"acl machine_itself dst {_MACHINE_ITSELF}", "http_access deny machine_itself"] if outgoing else []
     lines = [
         f"http_port {record.address}:{record.port}",
         *([f"tcp_outgoing_address {outgoing}"] if outgoing else []),

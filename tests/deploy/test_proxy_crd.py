@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ import pytest
 from model.proxy import HealthCheck, proxy_from_object, status_to_object
 from tests.deploy.proxy_cases import CASES, EXTERNAL, MANAGED, Case, external, managed
 from tests.support.kubectl import Kubectl, proxy
+from tests.support.shared_servers import REPOSITORY
 from tests.support.verdicts import dry_run
 
 NOW = "2026-01-02T03:04:05Z"
 
 
 @pytest.fixture(scope="module")
-def creations(kubeconfig: Any) -> dict[str, str]:
+def creations(kubeconfig: Path) -> dict[str, str]:
     """What kubectl says to the creation of each case, by the case's name; nothing is kept."""
     assert len({case.name for case in CASES}) == len(CASES)
     return dry_run(Kubectl(kubeconfig), {case.name: proxy(case.name, case.spec) for case in CASES})
@@ -74,6 +76,13 @@ def test_a_refused_cloud_init_is_not_repeated_in_the_message(creations: dict[str
     refused = [text for name, text in creations.items() if name.startswith("inline-over")]
     assert len(refused) == 2
     assert all(len(text) < 500 for text in refused)
+
+
+@pytest.mark.parametrize(
+    "sample", sorted((REPOSITORY / "deploy" / "samples").glob("proxy_*.yaml")), ids=lambda p: p.stem
+)
+def test_samples_are_accepted(kubectl: Kubectl, sample: Path) -> None:
+    kubectl("apply", "--dry-run=server", "-f", str(sample))
 
 
 def test_unknown_fields_are_refused_by_name(kubectl: Kubectl) -> None:

@@ -373,7 +373,7 @@ async def test_fifty_dead_proxies_do_not_delay_a_good_one(
     started = time.monotonic()
     good = await prober.probe(request(proxy_py_port, origin.url, timeout=3))
     assert good.outcome is ProbeOutcome.WORKS
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 2
     assert not any(task.done() for task in dead)
     results = await asyncio.gather(*dead)
     assert time.monotonic() - started < 4

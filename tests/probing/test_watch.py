@@ -90,18 +90,18 @@ async def test_a_known_proxy_waits_its_part_of_the_interval_and_keeps_its_counte
 
 
 async def test_probes_start_one_interval_apart() -> None:
-    prober = Scripted(BROKEN, seconds=0.3)
+    prober = Scripted(BROKEN, seconds=0.6)
     await make(prober, state=HEALTHY_STATE).run(ignore)
     gaps = [later - earlier for earlier, later in zip(prober.started, prober.started[1:], strict=False)]
     assert len(gaps) == 2
-    assert all(0.99 <= gap < 1.25 for gap in gaps)
+    assert all(0.99 <= gap < 1.55 for gap in gaps)
 
 
 async def test_a_slow_probe_is_followed_at_once_by_one_more_and_never_joined() -> None:
     prober = Scripted(BROKEN, seconds=1.3)
     await make(prober, state=HEALTHY_STATE).run(ignore)
     gaps = [later - earlier for earlier, later in zip(prober.started, prober.started[1:], strict=False)]
-    assert all(1.29 <= gap < 1.6 for gap in gaps)
+    assert all(1.29 <= gap < 1.9 for gap in gaps)
     assert prober.most_in_flight == 1
 
 
@@ -112,9 +112,8 @@ async def test_a_hung_proxy_counts_one_failure_per_timeout(prober: Prober, origi
     run = asyncio.create_task(
         make(prober, state=HEALTHY_STATE, check=check, port=proxy.port, on_probe=results.append).run(ignore)
     )
-    await asyncio.sleep(2.5)
+    await eventually(lambda: proxy.connections == 2)
     assert [result.reason for result in results] == ["ProbeTimeout"]
-    assert proxy.connections == 2
     state, change = await run
     assert (state.verdict, change.reason, len(results)) == (UNHEALTHY, "ProbeTimeout", 2)
 
@@ -124,8 +123,8 @@ async def test_heartbeats_go_on_during_slow_probes_and_long_waits(monkeypatch: p
     beats: list[HealthState] = []
     check = HealthCheck(interval_seconds=1, failure_threshold=1)
     await make(Scripted(WORKS, BROKEN, seconds=0.55), state=HEALTHY_STATE, check=check).run(beats.append)
-    # Two probes of 0.55 s with 0.45 s between them: 15 beats when the loop is idle.
-    assert 10 <= len(beats) <= 17
+    # Two probes of 0.55 s with 0.45 s between them: 15 beats on an idle machine, 2 without the timer.
+    assert 6 <= len(beats) <= 17
     before = len(beats)
     await asyncio.sleep(0.3)
     assert len(beats) == before

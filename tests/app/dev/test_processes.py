@@ -118,6 +118,17 @@ async def test_cancelling_a_start_ends_the_child(tmp_path: Path) -> None:
     assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
+async def test_cancelling_a_start_at_once_leaves_no_child(tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    starting = asyncio.create_task(ChildProcess.start("helper", [*python(FOREVER), mark], tmp_path / "log"))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    running = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    assert not any(mark in words for words in running)
+
+
 async def test_a_child_does_not_get_the_terminals_ctrl_c(tmp_path: Path) -> None:
     child = await start(tmp_path / "log", FOREVER)
     assert os.getsid(child.pid) != os.getsid(0)

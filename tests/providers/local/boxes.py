@@ -99,6 +99,14 @@ class TestBox:
                     os.kill(pid, signal.SIGKILL)
             assert time.monotonic() < deadline, f"{pids} do not end"
             time.sleep(0.01)
+        for config in self.state_dir.glob("instances/*/config-*"):
+            for segment in shared_memory(config.name.removeprefix("config-")):
+                segment.unlink()
+
+
+def shared_memory(incarnation: str) -> list[Path]:
+    """Return what the squid of that incarnation has in shared memory."""
+    return list(Path("/dev/shm").glob(f"*{incarnation}*"))
 
 
 def new_box(state_dir: Path, software: str, prefix_length: int = 28) -> TestBox:

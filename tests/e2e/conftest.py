@@ -1,0 +1,41 @@
+"""Fixtures of the end-to-end tests."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.system import System
+from tests.probing.certificates import Authority
+from tests.probing.servers import Origin, response
+from tests.support.kubectl import Kubectl
+
+
+@pytest.fixture(scope="session")
+def e2e_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("e2e-authority"))
+
+
+@pytest.fixture
+def site(e2e_authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
+    """An HTTPS site with a page, that workers and their processes trust."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(e2e_authority.path))
+    server = Origin(response("200 OK", b"<h1>a page</h1>"), tls=e2e_authority.server("127.0.0.1", "localhost"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def system(
+    kubectl: Kubectl, temporal_address: str, temporal_namespace: str, tmp_path: Path, site: Origin
+) -> AsyncIterator[System]:
+    """An installation whose parts the test starts."""
+    system = System(kubectl, temporal_address, temporal_namespace, tmp_path)
+    yield system
+    await system.close()
+
+
+@pytest.fixture
+def check(site: Origin) -> dict[str, object]:
+    """A health check against the site, quick enough for a test."""
+    return {"probeURL": site.url, "intervalSeconds": 1, "timeoutSeconds": 2}
