@@ -43,7 +43,7 @@ class ProxyActivities:
             try:
                 resolved = await self._cloud_init.read(proxy)
             except CloudInitError as refusal:
-                error = str(refusal)
+                resolved, error = ResolvedCloudInit(secret_version=refusal.secret_version), str(refusal)
         return messages.ProxyReading(
             proxy=without_secrets(proxy),
             spec_hash="" if error else spec_hash(proxy.spec, resolved.text),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from aiohttp import web
-from multidict import MultiMapping
 
 from api.body import is_writable
 from api.errors import ApiError
@@ -40,7 +39,7 @@ class Filter:
         return self.healthy, *sorted(self.selector.items())
 
 
-def parse_filter(query: MultiMapping[str]) -> Filter:
+def parse_filter(query: Mapping[str, str]) -> Filter:
     """Read a query; of a repeated key the first value counts, other keys are ignored.
 
     Raises:

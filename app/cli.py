@@ -13,14 +13,17 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from model.durations import format_duration, parse_duration
 from model.errors import ConfigurationError, EgressProxiesError
 
+logger = logging.getLogger(__name__)
+
 PREFIX = "EGRESS_PROXIES_"
+_SHUTDOWN_SECONDS = 25.0
 _EPILOG = (
     "Temporal is found through its standard variables and profiles (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, ...), "
     "Kubernetes through --kubeconfig, the Pod's service account or KUBECONFIG."
@@ -28,21 +31,32 @@ _EPILOG = (
 
 
 class DurationType(click.ParamType[timedelta]):
-    """A duration as Go writes it."""
+    """A duration as Go writes it.
+
+    Args:
+        at_least: The shortest one that is taken.
+    """
 
     name = "duration"
+
+    def __init__(self, at_least: timedelta = timedelta()) -> None:
+        self._at_least = at_least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Return the duration, or fail with a message that shows how to write one."""
         if isinstance(value, timedelta):
             return value
         try:
-            return parse_duration(str(value))
+            duration = parse_duration(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if duration < self._at_least:
+            self.fail(f"{value} is too short; the least is {format_duration(self._at_least)}", param, ctx)
+        return duration
 
 
 DURATION = DurationType()
+INTERVAL = DurationType(at_least=timedelta(seconds=1))
 
 
 def flag(name: str, *parameter: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -101,7 +115,7 @@ _worker = flags(
     ),
     flag(
         "--drift-check-interval",
-        type=DURATION,
+        type=INTERVAL,
         default=timedelta(minutes=2),
         help="How often the providers' instances are compared with the Proxies.",
     ),
@@ -120,7 +134,7 @@ _worker = flags(
 
 _watcher = flags(
     flag(
-        "--relist-interval", type=DURATION, default=timedelta(minutes=10), help="How often all Proxies are listed anew."
+        "--relist-interval", type=INTERVAL, default=timedelta(minutes=10), help="How often all Proxies are listed anew."
     ),
 )
 
@@ -128,7 +142,7 @@ _api_address = flag("--discovery-addr", default=":8090", help="Where the lease A
 _dev_api_address = flag("--discovery-addr", default="127.0.0.1:8090", help="Where the lease API listens.")
 _api = flags(
     flag("--lease-cooldown", type=DURATION, default=timedelta(minutes=15), help="How long a reported proxy rests."),
-    flag("--max-lease-ttl", type=DURATION, default=timedelta(hours=1), help="The longest lease."),
+    flag("--max-lease-ttl", type=INTERVAL, default=timedelta(hours=1), help="The longest lease."),
     flag(
         "--allow-unauthenticated",
         is_flag=True,
@@ -236,30 +250,42 @@ def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
     return leaves
 
 
+class StopEvent(asyncio.Event):
+    """Set by a signal; it knows whether the process has started so far that it heeds it."""
+
+    is_heeded = False
+
+    async def wait(self) -> Literal[True]:
+        """Return once it is set."""
+        self.is_heeded = True
+        return await super().wait()
+
+
 async def _until_signalled(start: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    stop = asyncio.Event()
+    stop = StopEvent()
+    signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(start(stop))
 
     def on_signal() -> None:
-        if stop.is_set():
+        if signalled.is_set() or not stop.is_heeded:
+            # Told twice, or still starting: a process that waits for Temporal has nothing to hand over.
             running.cancel()
+        signalled.set()
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+    waiting = asyncio.ensure_future(signalled.wait())
+    await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not signalled.is_set():
+        return await running
     try:
-        async with asyncio.timeout(_SHUTDOWN_SECONDS if stop.is_set() else None):
+        async with asyncio.timeout(_SHUTDOWN_SECONDS):
             await running
     except (TimeoutError, asyncio.CancelledError):
-        logging.getLogger(__name__).warning("stopped before everything had ended")
-    finally:
-        stopping.cancel()
-
-
-_SHUTDOWN_SECONDS = 25.0
+        logger.warning("stopped before everything had ended")
 
 
 def main() -> None:

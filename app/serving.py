@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -26,35 +27,51 @@ def split_address(address: str, flag: str) -> tuple[str | None, int]:
     return host.strip("[]") or None, int(port)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Endpoints:
+    """The ports that are served, 0 where there is none; they differ from the settings where those leave the choice."""
+
+    health_port: int = 0
+    metrics_port: int = 0
+
+
 @asynccontextmanager
 async def serving(
     settings: ServingSettings, registry: CollectorRegistry, is_ready: Callable[[], bool]
-) -> AsyncIterator[None]:
-    """Serve the endpoints while the body runs."""
+) -> AsyncIterator[Endpoints]:
+    """Serve the endpoints while the body runs.
+
+    Raises:
+        ConfigurationError: An address is none, or cannot be listened on; the message names the flag.
+    """
     health = web.Application()
     health.add_routes([web.get("/healthz", _ok), web.get("/readyz", _ready(is_ready))])
     metrics = web.Application()
     metrics.add_routes([web.get("/metrics", _metrics(registry))])
-    runners = []
+    async with (
+        _served(health, settings.health_address, "--health-probe-bind-address") as health_port,
+        _served(metrics, settings.metrics_address, "--metrics-bind-address") as metrics_port,
+    ):
+        yield Endpoints(health_port=health_port, metrics_port=metrics_port)
+
+
+@asynccontextmanager
+async def _served(application: web.Application, address: str, flag: str) -> AsyncIterator[int]:
+    """Serve one application while the body runs, which gets the port, or 0 where there is no address."""
+    if address in NO_ADDRESS:
+        yield 0
+        return
+    host, port = split_address(address, flag)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     try:
-        for application, address, flag in (
-            (health, settings.health_address, "--health-probe-bind-address"),
-            (metrics, settings.metrics_address, "--metrics-bind-address"),
-        ):
-            if address in NO_ADDRESS:
-                continue
-            runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-            await runner.setup()
-            runners.append(runner)
-            host, port = split_address(address, flag)
-            try:
-                await web.TCPSite(runner, host, port).start()
-            except OSError as error:
-                raise ConfigurationError(f"{flag}: cannot listen on {address}: {error.strerror}") from error
-        yield
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise ConfigurationError(f"{flag}: cannot listen on {address}: {error.strerror}") from error
+        yield runner.addresses[0][1]
     finally:
-        for runner in runners:
-            await runner.cleanup()
+        await runner.cleanup()
 
 
 async def _ok(_request: web.Request) -> web.Response:

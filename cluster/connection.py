@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import yaml
 from kubernetes.aio import client, config
 
 from cluster.errors import ClusterError, ClusterUnavailableError, error_for
@@ -14,7 +15,18 @@ from model.errors import ConfigurationError, clean_message
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 _POOL_SIZE = 100
+_DETAIL_BYTES = 4096
 _NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
+# A malformed kubeconfig shows as whatever the library stumbles over: no YAML, no mapping, a missing key, bad base64.
+_UNUSABLE_CREDENTIALS = (
+    config.ConfigException,
+    OSError,
+    yaml.YAMLError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+)
 
 
 class ClusterConnection:
@@ -34,16 +46,17 @@ class ClusterConnection:
             ConfigurationError: No usable credentials.
         """
         configuration = client.Configuration()
-        try:
-            await _load(configuration, kubeconfig)
-        except (config.ConfigException, OSError) as error:
-            raise ConfigurationError(
-                f"no access to a Kubernetes cluster: {clean_message(str(error))}; "
-                "give --kubeconfig, set KUBECONFIG or run in a Pod with a service account"
-            ) from error
         configuration.connection_pool_maxsize = _POOL_SIZE
         configuration.client_session_kwargs = {"trust_env": False}
-        return cls(client.ApiClient(configuration))
+        try:
+            await _load(configuration, kubeconfig)
+            return cls(client.ApiClient(configuration))
+        except _UNUSABLE_CREDENTIALS as error:
+            where = f" ({kubeconfig})" if kubeconfig is not None else ""
+            raise ConfigurationError(
+                f"no access to a Kubernetes cluster{where}: {clean_message(str(error))}; "
+                "give --kubeconfig, set KUBECONFIG or run in a Pod with a service account"
+            ) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -73,7 +86,7 @@ class ClusterConnection:
             timeout: Seconds for the whole exchange.
 
         Raises:
-            ClusterUnavailableError: No answer in time.
+            ClusterUnavailableError: No answer in time, or one that is not the API server's.
             ClusterError: The server refused; 404, 409 and 410 have classes of their own.
         """
         try:
@@ -96,7 +109,7 @@ class ClusterConnection:
 
         Raises:
             ResourceExpiredError: Inside or outside the stream; list anew.
-            ClusterUnavailableError: Refused, broken or silent.
+            ClusterUnavailableError: Refused, broken, silent, or something that is no event.
             ClusterError: Refused, or another ``ERROR`` event.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=idle_timeout)
@@ -108,8 +121,8 @@ class ClusterConnection:
                     _parse("GET", path, response.status, await response.read())
             async for line in response.response.content:
                 if line.strip():
-                    yield _event(json.loads(line))
-        except _NETWORK_ERRORS as error:
+                    yield _event(line)
+        except (*_NETWORK_ERRORS, ValueError) as error:
             raise _unavailable("WATCH", path, error) from error
         finally:
             if response is not None:
@@ -155,20 +168,27 @@ def _abandon(response: aiohttp.ClientResponse) -> None:
 
 def _parse(method: str, path: str, status: int, raw: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(raw) if raw else {}
+        body = json.loads(raw)
     except ValueError:
-        body = {"message": raw[:1024].decode("utf-8", "replace")}
+        body = None
     if 200 <= status <= 299:
-        return body if isinstance(body, dict) else {}
-    detail = body.get("message", "") if isinstance(body, dict) else ""
+        if isinstance(body, dict):
+            return body
+        raise ClusterUnavailableError(f"{method} {path}: HTTP {status} with something that is no JSON object", status)
+    detail = body.get("message", "") if isinstance(body, dict) else raw[:_DETAIL_BYTES].decode("utf-8", "replace")
     raise error_for(status, clean_message(f"{method} {path}: HTTP {status} {detail}"))
 
 
-def _event(event: dict[str, Any]) -> dict[str, Any]:
+def _event(line: bytes) -> dict[str, Any]:
+    event = json.loads(line)
+    body = event.get("object") if isinstance(event, dict) else None
+    if not isinstance(body, dict):
+        raise ValueError("not an event")
     if event.get("type") != "ERROR":
-        return event
-    status = event.get("object") or {}
-    raise error_for(int(status.get("code") or 0), clean_message(f"watch: {status.get('message', 'ERROR event')}"))
+        return dict(event)
+    code = body.get("code")
+    message = clean_message(f"watch: {body.get('message') or 'ERROR event'}")
+    raise error_for(code if isinstance(code, int) else 0, message)
 
 
 def _unavailable(method: str, path: str, error: BaseException) -> ClusterError:

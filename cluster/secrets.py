@@ -16,7 +16,15 @@ DEFAULT_KEY = "user-data"
 
 
 class CloudInitError(EgressProxiesError):
-    """The cloud-init of a Proxy cannot be read. Tried again when the object or a labelled Secret changes."""
+    """The cloud-init of a Proxy cannot be read. Tried again when the object or a labelled Secret changes.
+
+    Attributes:
+        secret_version: ``resourceVersion`` of the labelled Secret that lacks what is needed, or "".
+    """
+
+    def __init__(self, message: str, secret_version: str = "") -> None:
+        super().__init__(message)
+        self.secret_version = secret_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +76,14 @@ class CloudInitReader:
         where = f"spec.cloudInit.secretRef: Secret {metadata['namespace']}/{metadata['name']}"
         if (metadata.get("labels") or {}).get(names.LABEL_CLOUD_INIT) != "true":
             raise CloudInitError(f'{where} lacks the label {names.LABEL_CLOUD_INIT}="true"; without it it is not read')
+        version: str = metadata.get("resourceVersion", "")
         data: dict[str, str] = secret.get("data") or {}
         key = source.secret_key or (DEFAULT_KEY if DEFAULT_KEY in data or len(data) != 1 else next(iter(data)))
         if key not in data:
-            raise CloudInitError(f'{where} has no key "{key}"')
+            raise CloudInitError(f'{where} has no key "{key}"', version)
         try:
             text = base64.b64decode(data[key]).decode()
-        except (binascii.Error, UnicodeDecodeError) as error:
-            raise CloudInitError(f'{where}: the value of key "{key}" is not UTF-8 text') from error
-        return ResolvedCloudInit(text=text, secret_version=metadata.get("resourceVersion", ""))
+        except (binascii.Error, UnicodeDecodeError):
+            # The cause is left out: it carries the bytes.
+            raise CloudInitError(f'{where}: the value of key "{key}" is not UTF-8 text', version) from None
+        return ResolvedCloudInit(text=text, secret_version=version)

@@ -73,9 +73,15 @@ class CollectionWatch:
         self._selector: dict[str, str | int | bool] = {"labelSelector": label_selector} if label_selector else {}
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Yield changes for ever. A failure is yielded as ``BROKEN``, waited out, and followed by a new listing."""
+        """Yield changes for ever.
+
+        A failure is yielded as ``BROKEN``, waited out, and followed by a new listing. A version that the server no longer
+        has leads to a new listing without a word, and without a wait where nothing else failed just before.
+        """
+        loop = asyncio.get_running_loop()
         failures = 0
         while True:
+            began = loop.time()
             try:
                 yield Change(type=ChangeType.LISTING)
                 version = ""
@@ -84,14 +90,18 @@ class CollectionWatch:
                     for item in page.get("items", []):
                         yield Change(type=ChangeType.SEEN, body=item)
                 yield Change(type=ChangeType.LISTED)
-                failures = 0
                 async for change in self._follow(version):
                     yield change
-            except ResourceExpiredError:
-                continue
+                failures = 0
             except ClusterError as error:
-                yield Change(type=ChangeType.BROKEN, error=str(error))
-                await asyncio.sleep(self._wait(failures))
+                # A listing alone is no sign of health: a server may answer it and break every stream.
+                if loop.time() - began > self._settings.retry_limit:
+                    failures = 0
+                expired = isinstance(error, ResourceExpiredError)
+                if not expired:
+                    yield Change(type=ChangeType.BROKEN, error=str(error))
+                if not expired or failures:
+                    await asyncio.sleep(self._wait(failures))
                 failures += 1
 
     def _wait(self, failures: int) -> float:

@@ -121,8 +121,7 @@ async def claim_installation(client: Client, installation: str) -> None:
     """
     await BrokerWorkflow(client, installation).start()
     handle = client.get_workflow_handle(names.LEASE_BROKER_ID)
-    async with asyncio.timeout(_RPC_TIMEOUT.total_seconds()):
-        description = await handle.describe()
+    description = await handle.describe(rpc_timeout=_RPC_TIMEOUT)
     owner = await description.memo_value(lease_broker.MEMO_INSTALLATION, "", type_hint=str)
     if owner != installation:
         raise ConfigurationError(

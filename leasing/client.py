@@ -39,6 +39,8 @@ REQUEST_TIMEOUT = 3.0
 LIST_RETENTION = 30.0
 """Seconds the last list stands in for one that cannot be had."""
 _QUERY_TIMEOUT = 2.5
+_LATE_GRANT = 60.0
+"""Seconds after which the server has surely dropped a batch that nobody waits for any more."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class BrokerClient:
             answer = await self._answer(pending, self._timeout)
         except BaseException:
             if pending.sent:
-                self._give_backs.add(lease_id, asyncio.get_running_loop().time() + ttl_millis / 1000)
+                until = asyncio.get_running_loop().time() + ttl_millis / 1000 + _LATE_GRANT
+                self._give_backs.add(lease_id, until)
             raise
         if answer is Word.LEASE_ENDED:
             raise UnavailableError("the proxy of the lease was replaced while it was granted")
@@ -139,11 +142,12 @@ class BrokerClient:
     async def list_proxies(self) -> ProxyList:
         """Return a list that was asked for after this call, or the last one where none can be had (30 s at most)."""
         try:
-            return await self._lists.ask()
-        except UnavailableError:
+            async with asyncio.timeout(self._timeout):
+                return await self._lists.ask()
+        except (TimeoutError, UnavailableError):
             if self._last_list is not None and self._last_list.age <= LIST_RETENTION:
                 return self._last_list
-            raise
+            raise UnavailableError("the lease broker did not answer in time") from None
 
     async def summary(self) -> LeaseSummary:
         """Return the numbers for the metrics."""

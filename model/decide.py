@@ -125,7 +125,7 @@ def decide(desired: Desired | None, recorded: Recorded, observed: Observed) -> S
 
 
 def _decide_deletion(desired: Desired, recorded: Recorded, observed: Observed) -> Step:
-    if not desired.finalized:
+    if not desired.finalized and not recorded.provider_id:
         return Step(action=Action.END)
     if desired.skip_cleanup or not desired.managed:
         return Step(action=Action.RELEASE)

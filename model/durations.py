@@ -9,9 +9,12 @@ _UNITS = {
     "s": timedelta(seconds=1),
     "ms": timedelta(milliseconds=1),
     "us": timedelta(microseconds=1),
-    "µs": timedelta(microseconds=1),
+    "\u00b5s": timedelta(microseconds=1),
+    "\u03bcs": timedelta(microseconds=1),
 }
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|m|s)")
+"""Go takes the micro sign and the Greek letter."""
+_NANOSECONDS_PER_MICROSECOND = 1000
+_PART = re.compile("([0-9]+(?:\\.[0-9]*)?|\\.[0-9]+)(h|ms|us|\u00b5s|\u03bcs|ns|m|s)")
 _LONGEST = timedelta(days=365 * 100)
 
 
@@ -29,13 +32,19 @@ def parse_duration(text: str) -> timedelta:
         if part is None or len(part[1]) > 18:
             break
         try:
-            total += float(part[1]) * _UNITS[part[2]]
+            total += _duration(float(part[1]), part[2])
         except OverflowError:
             break
         at = part.end()
     if not text or at < len(text) or total > _LONGEST:
         raise ValueError(f'"{text[:40]}" is not a duration; write it like 90s, 15m or 1h30m')
     return total
+
+
+def _duration(count: float, unit: str) -> timedelta:
+    if unit == "ns":
+        return timedelta(microseconds=count / _NANOSECONDS_PER_MICROSECOND)
+    return count * _UNITS[unit]
 
 
 def format_duration(duration: timedelta) -> str:

@@ -96,15 +96,47 @@ PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
     )
 }
 
-_SECRET = re.compile(
-    r"(?i)(authorization\s*[:=]\s*(?:basic|bearer)\s+|\bbearer\s+|(?:password|passwd|token|secret|api[-_]?key)\s*[:=]\s*)"
-    r"[^\s,;&\"']+"
+_WINDOW = 4 * MESSAGE_LIMIT
+"""Of longer text only the beginning is cleaned, so that a page of megabytes costs no more than a line."""
+
+_VALUE = r"""(?:\\+["'][^"'\\]*(?:\\+["'])?|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,;&"'<>]+)"""
+_SECRETS = (
+    re.compile(
+        r"(?i)(\b(?:proxy-)?authorization\\*[\"']?\s*[:=]\s*\\*[\"']?"
+        r"(?:(?:basic|bearer|digest|negotiate|ntlm|token|apikey)\s+)?)[^\s,;&\"']+"
+    ),
+    re.compile(r"(?i)(\bbearer\s+)[^\s,;&\"']+"),
+    # Base64, told from a word by a digit, a sign or a capital after a small letter: "Basic authentication" stays.
+    re.compile(r"(\b[Bb](?:asic|ASIC)\s+)(?=[A-Za-z]*(?:[0-9+/=]|[a-z][A-Z]))[A-Za-z0-9+/]{4,}={0,2}(?![\w=\"'])"),
+    re.compile(
+        r"(?i)((?:password|passwd|passphrase|token|secret|credentials?|cookie|(?:api|access|private)[-_ ]?key)"
+        rf"\\*[\"']?\s*[:=]\s*){_VALUE}"
+    ),
+    re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)"),
+    re.compile(r"(\beyJ)[\w-]{8,}\.[\w.-]+"),
 )
-_USER_INFO = re.compile(r"(?<![\w@])((?:[a-z][a-z0-9+.-]*://)?)[^\s/@:\"']+:[^\s/@\"']+@")
-_UUID = re.compile(r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-_REQUEST_ID = re.compile(r"(?i)\b(request[-_ ]?id|trace[-_ ]?id|operation[-_ ]?id)(\s*[:=]\s*)\S+")
-_TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?")
-_EPOCH = re.compile(r"\b1[5-9]\d{8}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b")
+_NO_DIGEST = r"(?!sha\d{3}:)"
+"""An image is named ``name:tag@sha256:...``, which is no user at a host."""
+_USER_INFO = (
+    re.compile(rf"(?i)(\b[a-z][a-z0-9+.-]{{0,20}}://)[^\s/?#\"'<>]{{1,512}}@{_NO_DIGEST}"),
+    # A password with a slash that nobody encoded; a port before the slash makes it a path.
+    re.compile(
+        rf"(?i)(\b[a-z][a-z0-9+.-]{{0,20}}://)[^\s/@:\"'<>]{{0,256}}:(?!\d{{1,5}}/)[^\s\"'<>]{{1,256}}@{_NO_DIGEST}"
+    ),
+    re.compile(rf"(?<![\w@])()[^\s/@:\"'<>=,;()]{{1,128}}:(?!//)[^\s\"'<>]{{1,256}}@(?=[\w\[]){_NO_DIGEST}"),
+)
+_REQUEST_ID = re.compile(
+    r"(?i)\b((?:request|trace|operation|correlation|span)[-_ ]?id\\*[\"']?\s*[:=]\s*\\*[\"']?)[^\s,;\"'<>)\]}\\]+"
+)
+_DIFFERS_EACH_TIME = (
+    re.compile(r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"),
+    re.compile(r"\boperation-\d{13}-[0-9a-f-]{8,}"),
+    re.compile(r"\b\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"),
+    re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d(?: GMT)?"),
+    re.compile(r"(?<![:\w.])\d\d:\d\d:\d\d(?:[.,]\d+)?(?![:\w])"),
+    re.compile(r"\b1[5-9]\d{8}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b"),
+    re.compile(r"\b0x[0-9a-f]{6,16}\b"),
+)
 
 
 def cut(text: str, limit: int = MESSAGE_LIMIT) -> str:
@@ -115,16 +147,42 @@ def cut(text: str, limit: int = MESSAGE_LIMIT) -> str:
     return encoded[: limit - 3].decode("utf-8", "ignore") + "..."
 
 
+def mask_secrets(text: str) -> str:
+    """Return ``text`` with ``***`` in the place of everything that looks like a credential."""
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1***", text)
+    for pattern in _USER_INFO:
+        text = pattern.sub(r"\1***@", text)
+    return text
+
+
 def clean_message(text: str) -> str:
     """Return error text fit for a status: one line, masked, cut, and equal for equal failures.
 
     Credentials become ``***``; request ids and times, which differ on every try, are taken out, so that a retry loop
-    writes the same status again and therefore writes nothing.
+    writes the same status again and therefore writes nothing. Text that is clean already stays as it is.
     """
-    text = " ".join(cut(text, 16 * MESSAGE_LIMIT).split())
-    text = _SECRET.sub(r"\1***", text)
-    text = _USER_INFO.sub(r"\1***@", text)
-    text = _REQUEST_ID.sub(r"\1\2-", text)
-    for pattern in (_UUID, _TIME, _EPOCH):
+    text = _beginning(text)
+    # Cutting may leave half of something behind that reads as another thing; cleaning that once more settles it.
+    for _ in range(3):
+        cleaned = cut(_without_what_differs(mask_secrets(text)))
+        if cleaned == text:
+            break
+        text = cleaned
+    return text
+
+
+def _beginning(text: str) -> str:
+    """Return the first words of a text on one line; a word that does not fit is left out: it may be half a secret."""
+    line = " ".join(text[: 16 * _WINDOW].split())
+    if len(line) <= _WINDOW and len(text) <= 16 * _WINDOW:
+        return line
+    whole, _, _ = line[:_WINDOW].rpartition(" ")
+    return (whole or line[:_WINDOW]) + " ..."
+
+
+def _without_what_differs(text: str) -> str:
+    text = _REQUEST_ID.sub(r"\1-", text)
+    for pattern in _DIFFERS_EACH_TIME:
         text = pattern.sub("-", text)
-    return cut(text)
+    return text

@@ -1,6 +1,6 @@
 """From a workflow's state and a reading of the object to what other pure functions need."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from model import names
 from model.decide import Desired, Recorded
@@ -17,7 +17,7 @@ _STATUS_OF_VERDICT = {HEALTHY: "True", UNHEALTHY: "False"}
 
 def rfc3339(moment: datetime) -> str:
     """Return a time with a zone as Kubernetes writes it: UTC, whole seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def desired(reading: ProxyReading, state: ProxyState) -> Desired | None:

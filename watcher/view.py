@@ -35,7 +35,8 @@ class FleetView:
 
     def phases(self) -> Counter[str]:
         """Return the number of Proxies per phase; one without a phase counts as Pending."""
-        return Counter(seen.proxy.status.phase or "Pending" for seen in self._seen.values())
+        # A copy, made at once: a scrape asks from another thread while the view changes.
+        return Counter(seen.proxy.status.phase or "Pending" for seen in list(self._seen.values()))
 
     def see_proxy(self, proxy: Proxy) -> list[Poke]:
         """Take in a Proxy as it is now."""
@@ -94,7 +95,7 @@ class FleetView:
 
 
 def _secret_key(proxy: Proxy) -> Key | None:
-    source = proxy.spec.cloud_init
+    source = proxy.spec.cloud_init if proxy.spec.managed else None
     if source is None or not source.secret_name:
         return None
     return proxy.namespace, source.secret_name

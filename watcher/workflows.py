@@ -15,6 +15,8 @@ _QUERY = "WorkflowType = 'ProxyWorkflow' AND ExecutionStatus = 'Running'"
 async def running_workflows(client: Client) -> set[Key]:
     """Return namespace and name of every Proxy with a running workflow; the store may lag a second behind.
 
+    A workflow that somebody started by hand, without the memo that names its Proxy, is passed over.
+
     Raises:
         UnavailableError: Temporal did not answer in time.
     """
@@ -23,7 +25,9 @@ async def running_workflows(client: Client) -> set[Key]:
         async with asyncio.timeout(_DEADLINE_SECONDS):
             async for execution in client.list_workflows(_QUERY, page_size=1000):
                 memo = await execution.memo()
-                found.add((str(memo.get("namespace", "")), str(memo.get("name", ""))))
+                namespace, name = memo.get("namespace"), memo.get("name")
+                if namespace and name:
+                    found.add((str(namespace), str(name)))
     except (RPCError, TimeoutError) as error:
         raise UnavailableError(f"listing running workflows: {error or 'no answer in time'}") from error
     return found

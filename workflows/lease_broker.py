@@ -80,7 +80,7 @@ class LeaseBroker:
             heartbeat_timeout=timedelta(seconds=10),
             retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10)),
         )
-        await workflow.wait_condition(lambda: priming.done() or self._table.primed or self._run_is_full())
+        await workflow.wait_condition(lambda: priming.done() or self._run_is_full())
         if not priming.done():
             return
         try:

@@ -48,7 +48,7 @@ def locate(folder: Path, record: InstanceRecord) -> ProcessIdentity | None:
     """Return the running process of the record, also one whose start could not be recorded any more."""
     if record.process is not None:
         return record.process if process.is_alive(record.process) else None
-    return None
+    return process.find_by_last_arguments(software.last_arguments(folder, record))
 
 
 def _interrupted(record: InstanceRecord) -> tuple[InstanceState, str]:

@@ -13,6 +13,7 @@ from model.leases import LeaseTable
 from tests.model.lease_fixtures import START, view
 
 PROXY_IDS = st.sampled_from(["ns/a", "ns/b", "ns/c"])
+RESTS = st.sampled_from([5, 40, 100])
 TARGETS = st.sampled_from(["", "one", "two"])
 SELECTORS = st.sampled_from([{}, {"geo": "eu"}, {"geo": "us"}, {"geo": ""}])
 VIEWS = st.builds(
@@ -173,6 +174,9 @@ class LeasesMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.table.advance(START)
         self.table.apply(Primed())
+        for proxy_id in ("ns/a", "ns/b"):
+            self.counter += 1
+            self.both(Transition(proxy_id, f"{proxy_id}-x", (START, self.counter), view(max_leases=2)))
 
     def both(self, operation: Operation) -> Answer:
         answer = self.table.apply(operation)
@@ -181,18 +185,18 @@ class LeasesMachine(RuleBasedStateMachine):
         return answer
 
     def some_lease(self, place: int) -> str:
-        return f"L{place % (self.count + 1)}"
+        return f"L{max(0, self.count - place)}"
 
     @rule(selector=SELECTORS, site=TARGETS, ttl=st.integers(1, 50))
     def acquire(self, selector: dict[str, str], site: str, ttl: int) -> None:
         self.count += 1
         self.both(Acquire(f"L{self.count}", selector, site, ttl, 40))
 
-    @rule(place=st.integers(0, 1000), site=TARGETS)
+    @rule(place=st.integers(0, 4), site=TARGETS)
     def acquire_again(self, place: int, site: str) -> None:
         self.both(Acquire(self.some_lease(place), {}, site, 20, 40))
 
-    @rule(place=st.integers(0, 1000))
+    @rule(place=st.integers(0, 4))
     def release(self, place: int) -> None:
         self.both(Release(self.some_lease(place)))
 
@@ -200,9 +204,9 @@ class LeasesMachine(RuleBasedStateMachine):
     def give_back(self, ahead: int) -> None:
         self.both(GiveBack(f"L{self.count + ahead}"))
 
-    @rule(place=st.integers(0, 1000), result=st.sampled_from(["ok", "banned", "rate_limited"]), site=TARGETS)
-    def report(self, place: int, result: str, site: str) -> None:
-        self.both(Report(self.some_lease(place), result, site, 40))
+    @rule(place=st.integers(0, 4), result=st.sampled_from(["ok", "banned", "rate_limited"]), site=TARGETS, rest=RESTS)
+    def report(self, place: int, result: str, site: str, rest: int) -> None:
+        self.both(Report(self.some_lease(place), result, site, rest))
 
     @rule(proxy_id=PROXY_IDS, uid=st.sampled_from(["x", "x", "x", "y"]), seen=VIEWS, late=st.integers(0, 4))
     def change(self, proxy_id: str, uid: str, seen: ProxyView, late: int) -> None:
@@ -215,7 +219,7 @@ class LeasesMachine(RuleBasedStateMachine):
         self.counter += 1
         self.both(Gone(proxy_id, f"{proxy_id}-x", (START, self.counter - (3 if late == 4 else 0))))
 
-    @rule(millis=st.integers(0, 60))
+    @rule(millis=st.integers(0, 30))
     def pass_time(self, millis: int) -> None:
         self.last = None
         self.naive.now += millis

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from model.probe import ProbeOutcome, ProbeResult
 from probing.probe import Prober
 from tests.probing.certificates import Authority
 from tests.probing.conftest import Fake
-from tests.probing.requests import TIMEOUT, request
+from tests.probing.requests import TIMEOUT, eventually, request
 from tests.probing.servers import Handler, Origin, Peer, response, silent, tunnel
 
 BROKEN = ProbeOutcome.BROKEN
@@ -328,18 +329,22 @@ async def test_a_target_with_an_expired_certificate_blames_nobody(
 async def test_a_proxy_that_reads_along_is_blamed(
     prober: Prober, origin: Origin, fake: Fake, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    stranger = Authority(tmp_path_factory.mktemp("stranger"))
-    listener = Origin(tls=stranger.server("127.0.0.1"))
+    tls = Authority(tmp_path_factory.mktemp("stranger")).server("127.0.0.1")
+    alerts: list[str] = []
 
     def proxy(peer: Peer) -> None:
         peer.read_head()
-        tunnel(peer, listener.host, listener.port)
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            with tls.wrap_socket(peer.socket, server_side=True) as secured:
+                secured.recv(1)
+        except ssl.SSLError as error:
+            alerts.append(error.reason)
 
     result = await prober.probe(request(fake(proxy).port, origin.url, timeout=5))
     assert (result.outcome, result.reason) == (BROKEN, "TunnelBroken")
     assert "certificate not accepted: unable to get local issuer certificate" in result.message
-    assert listener.requests == []
-    listener.close()
+    await eventually(lambda: alerts == ["TLSV1_ALERT_UNKNOWN_CA"])
 
 
 @pytest.mark.parametrize(

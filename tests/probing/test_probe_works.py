@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import time
 
 import pytest
 
@@ -148,14 +149,31 @@ async def test_a_body_that_tells_no_address_does_not_fail_the_probe(
     assert (result.outcome, result.exit_ip) == (ProbeOutcome.WORKS, "")
 
 
-async def test_a_body_that_never_comes_does_not_fail_the_probe(prober: Prober, fake: Fake) -> None:
+@pytest.mark.parametrize(("timeout", "longest"), [(0.4, 0.9), (10.0, 2.0)])
+async def test_a_body_that_never_comes_neither_fails_the_probe_nor_holds_it_up(
+    prober: Prober, fake: Fake, timeout: float, longest: float
+) -> None:
     def proxy(peer: Peer) -> None:
         peer.read_head()
         peer.send(response("200 OK", Content_Length="11"))
         peer.linger()
 
-    result = await prober.probe(request(fake(proxy).port, "http://target.invalid/", timeout=0.5))
+    started = time.monotonic()
+    result = await prober.probe(request(fake(proxy).port, "http://target.invalid/", timeout=timeout))
     assert (result.outcome, result.exit_ip) == (ProbeOutcome.WORKS, "")
+    assert time.monotonic() - started < longest
+
+
+async def test_an_address_that_drops_packets_leaves_time_for_the_next(
+    prober: Prober, origin: Origin, proxy_py_port: int, dropping_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def two_addresses(*_: object, **__: object) -> list[object]:
+        ports = (dropping_port, proxy_py_port)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses)
+    result = await prober.probe(request(3128, origin.url, host="proxy.invalid", timeout=3))
+    assert result.outcome is ProbeOutcome.WORKS, result.message
 
 
 async def test_no_file_descriptor_stays_open(prober: Prober, origin: Origin, fake: Fake) -> None:

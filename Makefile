@@ -1,0 +1,77 @@
+# Everything a person or CI runs here. Needs Python 3.11 or newer and, for demo, dev, test and bench, Go.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# The interpreter that builds .venv, for instance: make test PYTHON=python3.12
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+# Test processes at once.
+TEST_PROCESSES ?= 3
+# More arguments for pytest, for instance: make test PYTEST_ARGUMENTS='-k squid'
+PYTEST_ARGUMENTS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+BUILT := $(VENV)/.built
+PIP_FLAGS := --quiet --no-input --disable-pip-version-check
+PIP_TOOLS := build/pip-tools
+LOWEST_PYTHON := python3.11
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test lint bench requirements clean squid control-plane
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: $(BUILT) ## Show the main job from kubectl apply to a page fetched through a leased proxy
+	@$(BIN)/python -m app.dev.demo
+
+dev: $(BUILT) ## Run everything on this machine until Ctrl-C; state is kept in .dev
+	@$(BIN)/egress-proxies dev
+
+test: lint squid control-plane ## Everything that CI runs
+	@echo "==> tests"
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGUMENTS)
+
+lint: $(BUILT) ## Style, types and the layers of the packages
+	@echo "==> ruff, mypy, import-linter"
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet || { echo "format with: $(BIN)/ruff format" >&2; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(BUILT) squid control-plane ## Measure; results go to build/bench.json
+	@$(BIN)/python -m bench
+
+squid: $(BUILT)
+	@$(BIN)/python -m app.dev.squid
+
+control-plane: $(BUILT)
+	@echo "==> etcd, kube-apiserver, kube-controller-manager (built from Go modules once per machine)"
+	@$(BIN)/python -m app.dev.binaries
+
+$(BUILT): requirements.txt pyproject.toml
+	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Python 3.11 or newer is needed and '$(or $(PYTHON),python3)' is not: make ... PYTHON=python3.11" >&2; exit 1; }
+	@echo "==> building the Python environment in $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes --requirement requirements.txt
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "    done in $$SECONDS s"
+
+requirements: ## Pin the dependencies of pyproject.toml anew; newer ones with PIP_COMPILE_ARGUMENTS=--upgrade
+	@$(LOWEST_PYTHON) -m venv --clear $(PIP_TOOLS)
+	@$(PIP_TOOLS)/bin/python -m pip install $(PIP_FLAGS) pip-tools==7.6.2
+	@PIP_FIND_LINKS= $(PIP_TOOLS)/bin/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--extra dev --extra test --build-deps-for editable $(PIP_COMPILE_ARGUMENTS) \
+		--output-file requirements.txt pyproject.toml
+	@{ echo '# Made by `make requirements` from pyproject.toml, on the lowest Python it allows: do not edit.'; \
+		cat requirements.txt; } > build/requirements.txt
+	@mv build/requirements.txt requirements.txt
+
+clean: ## Remove what make has made, the state of `make dev` included; stop that first
+	rm -rf $(VENV) .dev build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

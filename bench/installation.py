@@ -1,0 +1,222 @@
+"""The system as in production: every part an operating system process of its own, started by its command line."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from app.dev import binaries
+from app.dev.binaries import ControlPlaneBinaries
+from app.dev.kubernetes import ControlPlane
+from app.dev.kubernetes_crds import apply_crds
+from app.dev.local_providers import state_directories
+from app.dev.pki import ensure_pki
+from app.dev.ports import LOOPBACK, PortBook
+from app.dev.processes import ChildProcess, ReadyCheck
+from app.dev.report import step
+from app.dev.temporal import TemporalServer
+from model import names
+from providers.local.provider import stop_all_processes
+from providers.local.settings import Software
+
+NETWORKS = {Software.SQUID: "127.77.1.0/24", Software.PROXY_PY: "127.77.2.0/24"}
+PROXY_PORT = 3128
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 3.0
+_STEERING_PREFIXES = ("EGRESS_PROXIES_", "TEMPORAL_", "OTEL_")
+_STEERING = ("KUBECONFIG", "DISCOVERY_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """The running system.
+
+    Attributes:
+        directory: Temporary; everything of the run is kept in it.
+        authority: Certificate of the authority that signed the origin's.
+        probe_url: Where the origin is.
+        children: What runs, by name, for looking at what each costs.
+    """
+
+    directory: Path
+    kubeconfig: Path
+    kubectl: Path
+    temporal_address: str
+    api_port: int
+    probe_url: str
+    authority: Path
+    children: Mapping[str, ChildProcess]
+
+
+def provider_name(software: Software) -> str:
+    """Return the provider that runs this software; also its task queue."""
+    return f"bench-{software.value.replace('.', '-')}"
+
+
+@contextlib.asynccontextmanager
+async def installation(
+    directory: Path, programs: ControlPlaneBinaries, software: list[Software]
+) -> AsyncIterator[Installation]:
+    """Start everything, and stop everything at the end.
+
+    Raises:
+        ProcessFailedError: A part did not become ready.
+    """
+    ports = PortBook(directory / "ports.json")
+    control_plane = ControlPlane(directory / "kubernetes", programs)
+    temporal = TemporalServer(directory / "temporal", binaries.temporal(), synchronous="FULL")
+    parts = _Parts(directory, ports)
+    async with contextlib.AsyncExitStack() as cleanup:
+        cleanup.push_async_callback(control_plane.stop)
+        cleanup.push_async_callback(temporal.stop)
+        with step("starting etcd, kube-apiserver and Temporal (SQLite, WAL, synchronous=FULL)"):
+            await asyncio.gather(control_plane.start(), temporal.start())
+            await apply_crds(control_plane.kubeconfig, binaries.kubectl())
+        providers_config = await asyncio.to_thread(_write_providers, directory, software)
+        cleanup.push_async_callback(_stop_proxies, providers_config)
+        cleanup.push_async_callback(parts.stop)
+        with step("starting origin, lease worker, worker, watcher and lease API, a process each"):
+            probe_url, authority = await parts.start_origin()
+            environment = _environment(control_plane.kubeconfig, temporal.address, authority)
+            api_port = await parts.start_product(environment, providers_config, software)
+        servers = {child.name: child for child in control_plane.children}
+        if temporal.child is not None:
+            servers["temporal"] = temporal.child
+        yield Installation(
+            directory=directory,
+            kubeconfig=control_plane.kubeconfig,
+            kubectl=binaries.kubectl(),
+            temporal_address=temporal.address,
+            api_port=api_port,
+            probe_url=probe_url,
+            authority=authority,
+            children={**servers, **parts.children},
+        )
+
+
+class _Parts:
+    """The processes beside the servers."""
+
+    def __init__(self, directory: Path, ports: PortBook) -> None:
+        self.children: dict[str, ChildProcess] = {}
+        self._directory = directory
+        self._ports = ports
+
+    async def start_origin(self) -> tuple[str, Path]:
+        """Start the probes' target; return its URL and the certificate to trust."""
+        pki = await asyncio.to_thread(ensure_pki, self._directory / "origin-pki")
+        port = self._ports.choose("origin")["origin"]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "bench.origin",
+            pki.server.certificate,
+            pki.server.key,
+            str(port),
+        ]
+        await self._start("origin", command, None, lambda: _connects(port))
+        return f"https://{LOOPBACK}:{port}/", pki.authority.certificate
+
+    async def start_product(
+        self, environment: Mapping[str, str], providers_config: Path, software: list[Software]
+    ) -> int:
+        """Start workers, watcher and API; return the API's port once it knows that there are no proxies."""
+        api_port = self._ports.choose("api")["api"]
+        providers = ("--providers-config", str(providers_config))
+        queues = (names.QUEUE_CONTROL, names.QUEUE_PROBES, *(provider_name(one) for one in software))
+        await asyncio.gather(
+            self._start_part("lease-worker", ("worker", *providers, *_queue_flags(names.QUEUE_LEASES)), environment),
+            self._start_part("worker", ("worker", *providers, *_queue_flags(*queues)), environment),
+            self._start_part("watcher", ("watcher",), environment),
+            self._start_part("api", ("api", "--discovery-addr", f"{LOOPBACK}:{api_port}"), environment),
+        )
+        async with asyncio.timeout(_READY_SECONDS):
+            while not await _api_grants_or_refuses(api_port):  # noqa: ASYNC110 - another process is waited for
+                await asyncio.sleep(0.1)
+        return api_port
+
+    async def stop(self) -> None:
+        """Stop what runs, all at once: whoever would bring a proxy back must be gone before the proxies are stopped."""
+        children = list(self.children.values())
+        await asyncio.gather(*(child.stop(_STOP_SECONDS) for child in children))
+
+    async def _start_part(self, name: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        port = self._ports.choose(f"{name}-health")[f"{name}-health"]
+        health = ("--health-probe-bind-address", f"{LOOPBACK}:{port}")
+        command: list[str | Path] = [sys.executable, "-m", "app.cli", *arguments, *health, "--log-format", "text"]
+        await self._start(name, command, environment, lambda: _is_ready(port))
+
+    async def _start(
+        self, name: str, command: list[str | Path], environment: Mapping[str, str] | None, ready: ReadyCheck
+    ) -> None:
+        log = self._directory / "logs" / f"{name}.log"
+        self.children[name] = await ChildProcess.start(
+            name, command, log, environment=environment, ready=ready, deadline=_READY_SECONDS
+        )
+
+
+def _queue_flags(*queues: str) -> tuple[str, ...]:
+    return tuple(word for queue in queues for word in ("--task-queue", queue))
+
+
+def _environment(kubeconfig: Path, temporal_address: str, authority: Path) -> dict[str, str]:
+    """Return ours without what would lead the product elsewhere."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _STEERING and not name.startswith(_STEERING_PREFIXES)
+    }
+    return kept | {
+        "KUBECONFIG": str(kubeconfig),
+        "TEMPORAL_ADDRESS": temporal_address,
+        "TEMPORAL_CONFIG_FILE": os.devnull,
+        "SSL_CERT_FILE": str(authority),
+    }
+
+
+def _write_providers(directory: Path, software: list[Software]) -> Path:
+    providers = [
+        {
+            "name": provider_name(one),
+            "type": "local",
+            "taskQueue": provider_name(one),
+            "local": {
+                "software": one.value,
+                "addresses": [NETWORKS[one]],
+                "stateDir": str(directory / "proxies" / one.value),
+            },
+        }
+        for one in software
+    ]
+    path = directory / "providers.yaml"
+    path.write_text(yaml.safe_dump({"providers": providers}, sort_keys=False))
+    return path
+
+
+async def _stop_proxies(providers_config: Path) -> None:
+    for state_directory in await asyncio.to_thread(state_directories, providers_config):
+        await stop_all_processes(state_directory)
+
+
+async def _connects(port: int) -> bool:
+    _, writer = await asyncio.open_connection(LOOPBACK, port)
+    writer.close()
+    return True
+
+
+async def _is_ready(port: int) -> bool:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{LOOPBACK}:{port}/readyz") as response:
+        return response.status == 200
+
+
+async def _api_grants_or_refuses(port: int) -> bool:
+    """Whether the broker has been told of all Proxies; until then it answers 503."""
+    url = f"http://{LOOPBACK}:{port}/v1/leases"
+    async with aiohttp.ClientSession() as session, session.post(url, json={}) as response:
+        return response.status in (201, 409)
