@@ -10,10 +10,11 @@ from bench.results import BenchError
 
 NAMESPACE = "default"
 _DEADLINE_SECONDS = 60.0
+_MAX_LEASES = 64
 
 
 def manifest(name: str, provider: str, probe_url: str) -> dict[str, Any]:
-    """Return a Managed Proxy with every default but the probe's target."""
+    """Return a Managed Proxy with the defaults, but a target of our own and room for all clients of the load."""
     return {
         "apiVersion": "crawl.example.com/v1alpha1",
         "kind": "Proxy",
@@ -22,6 +23,7 @@ def manifest(name: str, provider: str, probe_url: str) -> dict[str, Any]:
             "mode": "Managed",
             "provider": provider,
             "port": PROXY_PORT,
+            "maxLeases": _MAX_LEASES,
             "attributes": {"provider": provider, "purpose": "bench"},
             "healthCheck": {"probeURL": probe_url},
         },

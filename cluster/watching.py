@@ -75,8 +75,8 @@ class CollectionWatch:
     async def changes(self) -> AsyncIterator[Change]:
         """Yield changes for ever.
 
-        A failure is yielded as ``BROKEN``, waited out, and followed by a new listing. A version that the server no longer
-        has leads to a new listing without a word, and without a wait where nothing else failed just before.
+        A failure is yielded as ``BROKEN``, waited out, and followed by a new listing. A version that the server no
+        longer has leads to a new listing without a word, and without a wait where nothing else failed just before.
         """
         loop = asyncio.get_running_loop()
         failures = 0

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import aiohttp
 import psutil
@@ -27,7 +28,7 @@ from app.dev.processes import guard
 from app.dev.report import progress, say, step
 from app.dev.settings import DevSettings
 from app.dev.stack import running_stack
-from model.errors import ConfigurationError, EgressProxiesError
+from model.errors import EgressProxiesError
 from providers.local.provider import stop_all_processes
 
 INTERRUPTED = 130
@@ -121,15 +122,16 @@ def _check_nothing_is_left(before: set[psutil.Process]) -> None:
         raise DemoFailedError(f"processes that the demo started still run: {', '.join(left)}")
 
 
-@contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
+def _alone_in(directory: Path) -> TextIO | None:
+    """Return the lock of the state folder, to be kept open, or None while another demo has it."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (directory / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigurationError(f"another demo runs in {directory}: wait for its end") from None
-        yield
+    lock = (directory / ".lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
 
 
 def _log_to(path: Path) -> None:
@@ -171,9 +173,13 @@ def main() -> int:
     parser.add_argument("--state-dir", type=Path, default=Path(".dev/demo"), help="default: %(default)s")
     directory: Path = parser.parse_args().state_dir
     started = time.monotonic()
+    lock = _alone_in(directory)
+    if lock is None:
+        print(f"another demo runs in {directory}: wait for its end, or give another --state-dir", file=sys.stderr)
+        return 1
     code = 1
     try:
-        with _alone_in(directory):
+        with lock:
             _log_to(directory / _LOG_FILE)
             code = asyncio.run(_until_interrupted(directory))
     except* (EgressProxiesError, aiohttp.ClientError, TimeoutError, OSError) as errors:
@@ -185,7 +191,7 @@ def main() -> int:
 
 
 def _explain(errors: BaseExceptionGroup[BaseException], directory: Path) -> None:
-    reasons = dict.fromkeys(f"{type(error).__name__}: {error}" for error in _leaves(errors))
+    reasons = dict.fromkeys(str(error) or type(error).__name__ for error in _leaves(errors))
     for reason in reasons:
         print(f"the demo failed: {reason}", file=sys.stderr)
     logs = sorted(path for path in directory.rglob("*.log") if path.stat().st_size)

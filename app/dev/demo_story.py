@@ -55,6 +55,7 @@ async def tell(scene: Scene) -> None:
     kubectl, crawler = Kubectl(scene.stack), Crawler(scene.stack.api_url, scene.origin.authority)
     names = [*scene.providers, EXTERNAL]
     with step(f"1. applying {len(names)} Proxies: Managed by {' and '.join(scene.providers)}, and one External"):
+        progress(f"$ export KUBECONFIG={scene.stack.kubeconfig}")
         await kubectl("apply", "-f", str(await asyncio.to_thread(_write_manifest, scene)))
     with step("2. waiting until each is Ready: its process runs, and a probe came back through it"):
         await _wait_until_ready(kubectl)

@@ -29,6 +29,7 @@ class TemporalServer:
         *,
         namespaces: Sequence[str] = (),
         search_attributes: Mapping[str, str] | None = None,
+        dynamic_config: Mapping[str, str] | None = None,
         ui: bool = False,
         synchronous: str = "FULL",
     ) -> None:
@@ -40,6 +41,7 @@ class TemporalServer:
             ports: Where ports come from; ``ports.json`` in the state folder when None.
             namespaces: Temporal namespaces to be there besides ``default``.
             search_attributes: Custom search attributes, name to type.
+            dynamic_config: Server settings, key to JSON value.
             ui: Whether to serve the web interface too.
             synchronous: SQLite's pragma. FULL syncs at each commit; OFF is quicker and loses data when the machine
                 crashes, not when the server does: for tests only.
@@ -49,6 +51,7 @@ class TemporalServer:
         self._ports = ports or PortBook(state_directory / "ports.json")
         self._namespaces = tuple(namespaces)
         self._search_attributes = dict(search_attributes or {})
+        self._dynamic_config = dict(dynamic_config or {})
         self._ui = ui
         self._synchronous = synchronous
         self._chosen: dict[str, int] = {}
@@ -121,6 +124,8 @@ class TemporalServer:
             command += ["--namespace", namespace]
         for name, type_ in self._search_attributes.items():
             command += ["--search-attribute", f"{name}={type_}"]
+        for key, value in self._dynamic_config.items():
+            command += ["--dynamic-config-value", f"{key}={value}"]
         if self._ui:
             command += ["--ui-port", str(self._chosen["temporal-ui"]), "--ui-disable-news-fetch"]
         else:

@@ -177,6 +177,7 @@ async def test_a_second_installation_in_the_same_temporal_namespace_is_refused_w
     system.start_api()
     await eventually(lambda: _answers(system))
 
+    system.write_providers(system.local_provider("box", taskQueue="box"))
     for command in (["watcher"], ["worker", "--providers-config", str(system.providers_file)], ["api"]):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app.cli", *command),

@@ -38,9 +38,9 @@ async def assert_lease_lives(system: System, name: str, lease_id: str) -> None:
     """The lease still holds its slot and can be reported on."""
     listed = await eventually(system.list_proxies, lambda found: name in found)
     assert listed[name]["activeLeases"] == 1
-    async with system.crawler() as crawler:
-        async with crawler.post(f"/v1/leases/{lease_id}/report", json={"result": "ok"}) as answer:
-            assert answer.status == 204
+    report = {"result": "ok"}
+    async with system.crawler() as crawler, crawler.post(f"/v1/leases/{lease_id}/report", json=report) as answer:
+        assert answer.status == 204
 
 
 async def ended(process: "subprocess.Popen[bytes]") -> int:
@@ -172,7 +172,7 @@ async def test_a_killed_proxy_process_is_replaced(system: System, check: dict[st
 
     def is_another(seen: dict[str, Any]) -> bool:
         status = seen["status"]
-        return status.get("incarnation") != before["status"]["incarnation"] and status["phase"] == "Ready"
+        return bool(status.get("incarnation") != before["status"]["incarnation"] and status["phase"] == "Ready")
 
     after = await system.wait_for("px", is_another, within=60)
     (replacement,) = system.processes_of(after["metadata"]["uid"])

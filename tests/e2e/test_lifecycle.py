@@ -148,8 +148,11 @@ async def test_skip_cleanup_releases_a_deletion_that_cannot_succeed(system: Syst
     await system.apply("px", managed(check))
     body = await system.wait_ready("px")
     system.write_providers(system.local_provider("other"))
+    await system.apply("another", {"mode": "Managed", "provider": "other", "healthCheck": check})
+    await system.wait_ready("another")
     await system.kubectl.acall("delete", "px", "px", "--wait=false")
-    await system.wait_for("px", lambda seen: seen["status"]["phase"] == "Deleting")
+    body = await system.wait_for("px", lambda seen: '"box"' in condition(seen, "Provisioned").get("message", ""))
+    assert body["status"]["phase"] == "Deleting"
 
     await system.kubectl.acall("annotate", "px", "px", "crawl.example.com/skip-cleanup=true")
 

@@ -1,9 +1,11 @@
 """Probe requests with short deadlines, and waiting with one."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
-from probing.probe import ProbeRequest
+from model.probe import ProbeResult
+from probing.probe import Prober, ProbeRequest
 
 TIMEOUT = 1.0
 
@@ -23,3 +25,11 @@ async def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
     while not holds():
         assert loop.time() < deadline
         await asyncio.sleep(0.01)
+
+
+async def timed(prober: Prober, port: int, url: str) -> ProbeResult:
+    """Probe, and hold the deadline: the timeout, with a second for the rest."""
+    started = time.monotonic()
+    result = await prober.probe(request(port, url))
+    assert time.monotonic() - started < TIMEOUT + 1
+    return result
