@@ -232,9 +232,13 @@ def dev(**options: Any) -> None:
 
 def _run(options: dict[str, Any], start: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """Run a process until SIGTERM or SIGINT; end with one line and exit code 1 where it cannot be run."""
+    from temporalio.runtime import Runtime
+
     from app.logs import set_up_logs
+    from app.telemetry import temporal_runtime
 
     set_up_logs(options.get("log_format") or "")
+    Runtime.set_default(temporal_runtime())
     try:
         asyncio.run(_until_signalled(start))
     except* EgressProxiesError as errors:

@@ -1,6 +1,7 @@
 """The worker process: every task queue this installation has, or those it was told to serve."""
 
 import asyncio
+import functools
 import logging
 import ssl
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ from model import names
 from probing.metrics import ProbeMetrics
 from probing.probe import Prober
 from providers.config import ProviderEntry, ProvidersFile
-from providers.registry import ProviderRegistry
+from providers.metrics import ProviderMetrics
+from providers.registry import ProviderRegistry, build_provider
 from workflows.drift_check import DriftCheck
 from workflows.lease_broker import LeaseBroker
 from workflows.proxy import ProxyWorkflow
@@ -67,16 +69,17 @@ class _Worker:
         self._settings = settings
         self._client = parts.client
         self._interceptors = interceptors
-        self._registry = ProviderRegistry(providers_file, parts.installation)
+        build = functools.partial(build_provider, metrics=ProviderMetrics(parts.metrics))
+        self._registry = ProviderRegistry(providers_file, parts.installation, build=build)
         self._metrics = parts.metrics
         store = parts.store(settings.cluster.proxy_namespace)
         cloud_init = CloudInitReader(parts.cluster)
         self._latencies = LatencyBook(parts.broker)
-        prober = Prober(ssl_context=ssl.create_default_context(), target_check=settings.target_check)
+        self._prober = Prober(ssl_context=ssl.create_default_context(), target_check=settings.target_check)
         self._proxies = ProxyActivities(store, cloud_init, self._registry)
         self._broker = BrokerActivities(parts.broker, store)
         self._instances = InstanceActivities(self._registry, store, cloud_init, parts.installation)
-        self._health = HealthActivities(prober, ProbeMetrics(parts.metrics), self._latencies)
+        self._health = HealthActivities(self._prober, ProbeMetrics(parts.metrics), self._latencies)
         self._drift = DriftActivities(self._registry, store, parts.client, parts.installation)
         self._workers = QueueWorkers(parts.client)
         self.is_ready = False
@@ -107,6 +110,7 @@ class _Worker:
             await self._workers.shut_down()
             await asyncio.gather(stopped, *background, return_exceptions=True)
             await self._registry.close()
+            self._prober.close()
 
     async def _follow_config(self) -> None:
         """Serve the queues of providers that appear in the config, and have what waited for them looked at."""

@@ -20,7 +20,7 @@ _ACTIVITY_ENDS = {
 
 @dataclass(kw_only=True)
 class Task:
-    """One activity or workflow task; times are Unix seconds, 0 while it has not come so far."""
+    """One activity, workflow task or signal; times are Unix seconds, 0 while it has not come so far."""
 
     name: str
     scheduled: float
@@ -56,6 +56,9 @@ def _take(tasks: dict[int, Task], event: Any) -> None:
         tasks[event.event_id] = Task(name=name, scheduled=at)
     elif kind == EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
         tasks[event.event_id] = Task(name="workflow task", scheduled=at)
+    elif kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+        name = f"signal {event.workflow_execution_signaled_event_attributes.signal_name}"
+        tasks[event.event_id] = Task(name=name, scheduled=at)
     elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
         tasks[event.activity_task_started_event_attributes.scheduled_event_id].started = at
     elif kind == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
@@ -68,15 +71,14 @@ def _take(tasks: dict[int, Task], event: Any) -> None:
 
 def _each(tasks: Sequence[Task], begun_at: float) -> list[str]:
     """Return a line per task: when it was scheduled, how long it waited for a worker, how long it ran."""
-    return [
-        f"{task.scheduled - begun_at:7.3f} s  {task.name:<20} waited {_millis(task.scheduled, task.started)},"
-        f" ran {_millis(task.started, task.ended)}"
-        for task in tasks
-    ]
+    return [f"{task.scheduled - begun_at:7.3f} s  {task.name:<20}{_durations(task)}" for task in tasks]
 
 
-def _millis(start: float, end: float) -> str:
-    return f"{(end - start) * 1000:4.0f} ms" if start and end else "   -   "
+def _durations(task: Task) -> str:
+    if not task.started:
+        return ""
+    waited = f" waited {(task.started - task.scheduled) * 1000:4.0f} ms"
+    return f"{waited}, ran {(task.ended - task.started) * 1000:4.0f} ms" if task.ended else waited
 
 
 def _medians(fleet: Sequence[Sequence[Task]], begun_at: float) -> list[str]:
@@ -88,10 +90,14 @@ def _medians(fleet: Sequence[Sequence[Task]], begun_at: float) -> list[str]:
 
 
 def _median(name: str, tasks: Sequence[Task], proxies: int, begun_at: float) -> str:
-    waited = statistics.median(task.started - task.scheduled for task in tasks if task.started)
+    waited = [task.started - task.scheduled for task in tasks if task.started]
     ran = [task.ended - task.started for task in tasks if task.ended]
     first, last = min(task.scheduled for task in tasks), max(task.scheduled for task in tasks)
     return (
         f"{name:<20} {len(tasks) / proxies:4.1f} per Proxy, from {first - begun_at:5.2f} s to {last - begun_at:5.2f} s,"
-        f" median wait {waited * 1000:4.0f} ms, run {statistics.median(ran) * 1000 if ran else 0:4.0f} ms"
+        f" median wait {_median_millis(waited)}, run {_median_millis(ran)}"
     )
+
+
+def _median_millis(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds) * 1000:4.0f} ms" if seconds else "   -"

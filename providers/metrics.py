@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from prometheus_client import Counter
+from prometheus_client import CollectorRegistry, Counter
 
 from model.errors import PROVIDER_ERRORS, ProviderError
 from model.instance import Instance
@@ -11,21 +11,32 @@ from providers.contract import CreateRequest, Provider
 
 T = TypeVar("T")
 
-REQUESTS = Counter(
-    "proxy_operator_provider_requests_total",
-    "Provider calls by operation and result.",
-    ["provider", "op", "result"],
-)
-
 _OTHER = "Transient"
 
 
-class MeteredProvider(Provider):
-    """Counts the calls of another provider; ``result`` is "ok" or the word of the error class."""
+class ProviderMetrics:
+    """The counter of provider calls; ``result`` is "ok" or the word of the error class."""
 
-    def __init__(self, name: str, provider: Provider) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "proxy_operator_provider_requests_total",
+            "Provider calls by operation and result.",
+            ["provider", "op", "result"],
+            registry=registry,
+        )
+
+    def count(self, provider: str, operation: str, result: str) -> None:
+        """Count one call."""
+        self._requests.labels(provider, operation, result).inc()
+
+
+class MeteredProvider(Provider):
+    """Counts the calls of another provider."""
+
+    def __init__(self, name: str, provider: Provider, metrics: ProviderMetrics) -> None:
         self._name = name
         self._provider = provider
+        self._metrics = metrics
 
     async def create(self, request: CreateRequest) -> Instance:
         """Count and pass on."""
@@ -61,7 +72,7 @@ class MeteredProvider(Provider):
             result = result_word(error)
             raise
         finally:
-            REQUESTS.labels(self._name, operation, result).inc()
+            self._metrics.count(self._name, operation, result)
 
 
 def result_word(error: ProviderError) -> str:

@@ -9,17 +9,19 @@ from model.errors import ProviderError, ProviderNotConfiguredError
 from providers.config import ProviderEntry, ProvidersFile
 from providers.contract import Provider
 from providers.limits import Deadlines, LimitedProvider
-from providers.metrics import MeteredProvider
+from providers.metrics import MeteredProvider, ProviderMetrics
 from providers.types import load_backend
 
 logger = logging.getLogger(__name__)
 
 
-def build_provider(entry: ProviderEntry, installation: str, deadlines: Deadlines | None = None) -> Provider:
+def build_provider(
+    entry: ProviderEntry, installation: str, metrics: ProviderMetrics, deadlines: Deadlines | None = None
+) -> Provider:
     """Return the provider of an entry with limits and metrics around it; nothing is asked of the backend."""
     backend = load_backend(entry.type, f"provider {entry.name}")
     provider = backend.create_provider(entry.name, entry.settings)
-    return MeteredProvider(entry.name, LimitedProvider(provider, entry, installation, deadlines))
+    return MeteredProvider(entry.name, LimitedProvider(provider, entry, installation, deadlines), metrics)
 
 
 class ProviderRegistry:
@@ -34,7 +36,7 @@ class ProviderRegistry:
         providers_file: ProvidersFile,
         installation: str,
         *,
-        build: Callable[[ProviderEntry, str], Provider] = build_provider,
+        build: Callable[[ProviderEntry, str], Provider],
         refresh_seconds: float = 1.0,
     ) -> None:
         """Use the file's entries.
@@ -42,7 +44,7 @@ class ProviderRegistry:
         Args:
             providers_file: Where entries come from; it is looked at again when a provider or entry is asked for.
             installation: Identity for ``maxInstances``.
-            build: Makes the provider of an entry.
+            build: Makes the provider of an entry for an installation, usually ``build_provider``.
             refresh_seconds: Shortest time between two looks at the file.
         """
         self._file = providers_file

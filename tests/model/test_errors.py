@@ -75,7 +75,11 @@ READABLE = [
 
 @pytest.mark.parametrize("text", PLANTED)
 def test_a_planted_secret_never_leaves(text: str) -> None:
-    for cleaned in (clean_message(text), clean_message(f"before {text}\n after"), mask_secrets(text.replace("\n", " "))):
+    for cleaned in (
+        clean_message(text),
+        clean_message(f"before {text}\n after"),
+        mask_secrets(text.replace("\n", " ")),
+    ):
         assert SECRET not in cleaned
         assert BASE64 not in cleaned
         assert "***" in cleaned
@@ -176,7 +180,21 @@ def test_half_a_surrogate_pair_does_not_break_anything() -> None:
 
 
 PIECES = st.sampled_from(
-    [*PLANTED, *READABLE, "password=", "user:", "@host", "***", "...", "-", "request id: ", "1764595539", "é€🦑", '"', "\\"]
+    [
+        *PLANTED,
+        *READABLE,
+        "password=",
+        "user:",
+        "@host",
+        "***",
+        "...",
+        "-",
+        "request id: ",
+        "1764595539",
+        "é€🦑",
+        '"',
+        "\\",
+    ]
 )
 
 

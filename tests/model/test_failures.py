@@ -53,7 +53,9 @@ def test_no_number_of_failures_leads_beyond_the_longest_wait(failures: int) -> N
 
 
 def test_a_change_of_any_part_of_the_cause_is_seen() -> None:
-    causes = [failed_cause(*parts) for parts in itertools.product((1, 2), ("", "v1-a"), ("", "e1", "e2"), ("", "x", "y"))]
+    causes = [
+        failed_cause(*parts) for parts in itertools.product((1, 2), ("", "v1-a"), ("", "e1", "e2"), ("", "x", "y"))
+    ]
     assert len(set(causes)) == len(causes)
 
 

@@ -192,6 +192,12 @@ class LeasesMachine(RuleBasedStateMachine):
         self.count += 1
         self.both(Acquire(f"L{self.count}", selector, site, ttl, 40))
 
+    @rule(selector=SELECTORS, site=TARGETS, rest=RESTS)
+    def lease_is_banned(self, selector: dict[str, str], site: str, rest: int) -> None:
+        self.acquire(selector, site, 20)
+        self.both(Report(f"L{self.count}", "banned", "", rest))
+        self.acquire(selector, site, 20)
+
     @rule(place=st.integers(0, 4), site=TARGETS)
     def acquire_again(self, place: int, site: str) -> None:
         self.both(Acquire(self.some_lease(place), {}, site, 20, 40))
@@ -255,4 +261,4 @@ class LeasesMachine(RuleBasedStateMachine):
 
 
 TestLeasesMachine = LeasesMachine.TestCase
-TestLeasesMachine.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestLeasesMachine.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
+from prometheus_client import CollectorRegistry
 
 from model import errors
 from model.errors import PermanentError, QuotaExceededError, TransientError
 from providers.contract import Provider
 from providers.limits import Deadlines, LimitedProvider
-from providers.metrics import MeteredProvider
+from providers.metrics import MeteredProvider, ProviderMetrics
 from tests.providers.polling import until
 from tests.providers.scripted import ScriptedProvider, entry, instance, request
 
@@ -160,9 +160,9 @@ async def test_close_waits_for_calls_in_flight_and_refuses_later_ones() -> None:
     assert backend.closed
 
 
-def count(provider: str, operation: str, result: str) -> float:
+def count(registry: CollectorRegistry, provider: str, operation: str, result: str) -> float:
     labels = {"provider": provider, "op": operation, "result": result}
-    return REGISTRY.get_sample_value("proxy_operator_provider_requests_total", labels) or 0.0
+    return registry.get_sample_value("proxy_operator_provider_requests_total", labels) or 0.0
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,8 @@ async def test_every_call_is_counted_by_its_result(failure: Exception | None, re
     backend.instances["a"] = instance("a")
     backend.failure = failure
     name = f"metered-{result}-{type(failure).__name__}"
-    provider = MeteredProvider(name, LimitedProvider(backend, entry(), "ours"))
+    registry = CollectorRegistry()
+    provider = MeteredProvider(name, LimitedProvider(backend, entry(), "ours"), ProviderMetrics(registry))
     calls = {
         "create": provider.create(request("a")),
         "find": provider.find("a"),
@@ -197,7 +198,7 @@ async def test_every_call_is_counted_by_its_result(failure: Exception | None, re
         else:
             with pytest.raises(errors.ProviderError):
                 await call
-        assert count(name, operation, result) == 1
+        assert count(registry, name, operation, result) == 1
 
 
 def test_cloud_init_is_not_in_the_text_of_a_request() -> None:

@@ -1,17 +1,20 @@
 """Providers by name, following the config."""
 
 import asyncio
+import functools
 import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from model.errors import PROVIDER_ERRORS, ProviderNotConfiguredError
 from providers.config import ProviderEntry, ProvidersFile
 from providers.contract import Provider
 from providers.limits import LimitedProvider
+from providers.metrics import ProviderMetrics
 from providers.registry import ProviderRegistry, build_provider
 from tests.providers.polling import until
 from tests.providers.scripted import ScriptedProvider, instance
@@ -140,7 +143,8 @@ async def test_builds_the_real_local_provider(tmp_path: Path) -> None:
         f"providers: [{{name: box1, type: local, local: {{addresses: [127.0.0.2], stateDir: {tmp_path / 'state'}}}}}]"
     )
     file = ProvidersFile(tmp_path / "p.yaml", require_local_task_queue=False)
-    registry = ProviderRegistry(file, "ours", build=build_provider)
+    build = functools.partial(build_provider, metrics=ProviderMetrics(CollectorRegistry()))
+    registry = ProviderRegistry(file, "ours", build=build)
     assert await (await registry.get("box1")).list_managed() == []
     await registry.close()
 
