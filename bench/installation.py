@@ -112,14 +112,8 @@ class _Parts:
         """Start the probes' target; return its URL and the certificate to trust."""
         pki = await asyncio.to_thread(ensure_pki, self._directory / "origin-pki")
         port = self._ports.choose("origin")["origin"]
-        command: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "bench.origin",
-            pki.server.certificate,
-            pki.server.key,
-            str(port),
-        ]
+        program: list[str | Path] = [sys.executable, "-m", "bench.origin"]
+        command = [*program, pki.server.certificate, pki.server.key, str(port)]
         await self._start("origin", command, None, lambda: _connects(port))
         return f"https://{LOOPBACK}:{port}/", pki.authority.certificate
 

@@ -1,7 +1,7 @@
 import pytest
 
 from model.lease_answers import Granted, NoMatch, Stale, Word
-from model.lease_operations import GiveBack, Latencies, Latency, Release
+from model.lease_operations import GiveBack, Latencies, Latency, Release, Report
 from tests.model.lease_fixtures import COOLDOWN, MINUTE, START, Leasing
 
 
@@ -149,6 +149,15 @@ class TestCooldowns:
         leasing.pass_time(COOLDOWN)
         assert leasing.grant("2").proxy_id == "ns/a"
         assert leasing.table.cooldowns.running(leasing.table.now) == 0
+
+    def test_a_later_and_shorter_cooldown_does_not_cut_a_running_one(self) -> None:
+        leasing = Leasing()
+        leasing.tell("ns/a")
+        leasing.grant("1", "site")
+        leasing.report("1")
+        leasing.table.apply(Report("1", "banned", "site", 1))
+        leasing.pass_time(COOLDOWN - 1)
+        assert leasing.refuse("2", "site").in_cooldown == 1
 
     def test_a_proxy_that_rests_is_passed_over_for_the_next(self) -> None:
         leasing = Leasing()

@@ -1,0 +1,73 @@
+"""The load clients against the in-memory reference: both in processes of their own, as in a run."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from app.dev.ports import PortBook
+from bench.leasing import run_load, start_memory_broker
+from bench.load import take_answer
+from bench.memory_broker import encode_proxies
+from bench.results import BenchError
+from model.lease_list import ListedProxy
+from model.lease_operations import ProxyView
+
+CLIENTS = 4
+
+
+def proxies(max_leases: int) -> str:
+    view = ProxyView("192.0.2.1", 3128, {"geo": "de"}, "Ready", True, 12, max_leases, True, "one")
+    return encode_proxies([ListedProxy("default/one", view, 0)])
+
+
+async def start(directory: Path, max_leases: int) -> AsyncIterator[int]:
+    path = directory / "proxies.json"
+    path.write_text(proxies(max_leases))
+    port = PortBook(directory / "ports.json").choose("memory")["memory"]
+    server = await start_memory_broker(path, port, directory / "memory.log")
+    yield port
+    await server.stop()
+
+
+@pytest.fixture
+async def port(tmp_path: Path) -> AsyncIterator[int]:
+    async for port in start(tmp_path, CLIENTS):
+        yield port
+
+
+@pytest.fixture
+async def small_port(tmp_path: Path) -> AsyncIterator[int]:
+    async for port in start(tmp_path, 1):
+        yield port
+
+
+async def test_clients_acquire_and_release_all_the_time_and_leave_no_lease_behind(port: int) -> None:
+    load = await run_load(port, CLIENTS, 0.1, 0.5)
+    assert len(load.acquire_millis) > CLIENTS
+    assert all(0 < millis < 10_000 for millis in load.acquire_millis)
+    assert load.cpu_seconds > 0
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/v1/proxies") as response:
+        [proxy] = json.loads(await response.text())["proxies"]
+    assert proxy["activeLeases"] == 0
+    assert proxy["maxLeases"] == CLIENTS
+
+
+async def test_a_refused_lease_fails_the_run_and_says_why(small_port: int) -> None:
+    with pytest.raises(BenchError, match="409.*no_match"):
+        await run_load(small_port, CLIENTS, 0.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("received", "answer"),
+    [
+        (b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n", (b"204", b"")),
+        (b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\n{}", (b"201", b"{}")),
+        (b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\n{}", None),
+        (b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n", None),
+    ],
+)
+def test_an_answer_counts_once_it_is_complete(received: bytes, answer: tuple[bytes, bytes] | None) -> None:
+    assert take_answer(received) == answer
