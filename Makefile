@@ -54,12 +54,12 @@ control-plane: $(BUILT)
 $(BUILT): requirements.txt pyproject.toml
 	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Python 3.11 or newer is needed and '$(or $(PYTHON),python3)' is not: make ... PYTHON=python3.11" >&2; exit 1; }
-	@echo "==> building the Python environment in $(VENV)"
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes --requirement requirements.txt
-	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
-	@touch $@
-	@echo "    done in $$SECONDS s"
+	@echo "==> building the Python environment in $(VENV)"; \
+		$(PYTHON) -m venv --clear $(VENV); \
+		$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes --requirement requirements.txt; \
+		$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .; \
+		touch $@; \
+		echo "    done in $$SECONDS s"
 
 requirements: ## Pin the dependencies of pyproject.toml anew; newer ones with PIP_COMPILE_ARGUMENTS=--upgrade
 	@$(LOWEST_PYTHON) -m venv --clear $(PIP_TOOLS)

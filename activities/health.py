@@ -26,7 +26,7 @@ class HealthActivities:
         self._prober = prober
         self._metrics = metrics
         self._latencies = latencies
-        self._running: dict[str, tuple[int, asyncio.Future[Any]]] = {}
+        self._running: dict[str, tuple[tuple[int, int], asyncio.Future[Any]]] = {}
 
     @activity.defn
     async def watch_health(self, watch: messages.WatchHealth) -> messages.HealthReport:
@@ -38,7 +38,7 @@ class HealthActivities:
         probing = asyncio.ensure_future(self._watch(watch).run(activity.heartbeat))
         closing = asyncio.ensure_future(activity.wait_for_worker_shutdown())
         try:
-            self._take_over(uid, watch.sequence, probing)
+            self._take_over(uid, watch.order, probing)
             await asyncio.wait((probing, closing), return_when=asyncio.FIRST_COMPLETED)
             if probing.cancelled():
                 raise _superseded()
@@ -52,18 +52,19 @@ class HealthActivities:
         finally:
             probing.cancel()
             closing.cancel()
-            if self._running.get(uid, (0, None))[1] is probing:
+            running = self._running.get(uid)
+            if running is not None and running[1] is probing:
                 del self._running[uid]
 
-    def _take_over(self, uid: str, sequence: int, probing: asyncio.Future[Any]) -> None:
+    def _take_over(self, uid: str, order: tuple[int, int], probing: asyncio.Future[Any]) -> None:
         """End an older watch of the same proxy, or this one where a newer runs."""
         running = self._running.get(uid)
-        if running is not None and running[0] > sequence:
+        if running is not None and running[0] > order:
             probing.cancel()
             raise _superseded()
         if running is not None:
             running[1].cancel()
-        self._running[uid] = (sequence, probing)
+        self._running[uid] = (order, probing)
 
     def _watch(self, watch: messages.WatchHealth) -> HealthWatch:
         reference = watch.reference

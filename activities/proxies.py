@@ -11,7 +11,7 @@ from cluster.secrets import CloudInitError, CloudInitReader, ResolvedCloudInit
 from model import messages, names
 from model.errors import cut
 from model.fingerprint import fingerprint
-from model.proxy import Proxy
+from model.proxy import Placement, Proxy
 from model.spec_hash import spec_hash
 from providers.registry import ProviderRegistry
 
@@ -21,7 +21,7 @@ _KEPT_ANNOTATIONS = (
     names.ANNOTATION_RETRY,
     names.ANNOTATION_ROTATE,
 )
-_ANNOTATION_LIMIT = 256
+_ANNOTATION_LIMIT = 128
 
 
 class ProxyActivities:
@@ -99,12 +99,14 @@ class ProxyActivities:
 def without_secrets(proxy: Proxy) -> Proxy:
     """Return the object as it may enter a history: without cloud-init, and with our annotations only.
 
-    kubectl keeps a copy of the whole object in an annotation, inline cloud-init included.
+    kubectl keeps a copy of the whole object in an annotation, inline cloud-init included. The placement is left out for
+    its size: workflows know its hash, and whoever creates an instance reads the object.
     """
     annotations = {
         key: cut(proxy.annotations[key], _ANNOTATION_LIMIT) for key in _KEPT_ANNOTATIONS if key in proxy.annotations
     }
-    return dataclasses.replace(proxy, annotations=annotations, spec=dataclasses.replace(proxy.spec, cloud_init=None))
+    spec = dataclasses.replace(proxy.spec, cloud_init=None, placement=Placement())
+    return dataclasses.replace(proxy, annotations=annotations, spec=spec)
 
 
 def object_changed(reference: messages.ProxyReference, why: str) -> ApplicationError:

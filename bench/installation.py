@@ -30,7 +30,8 @@ PROXY_PORT = 3128
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 3.0
 _STEERING_PREFIXES = ("EGRESS_PROXIES_", "TEMPORAL_", "OTEL_")
-_STEERING = ("KUBECONFIG", "DISCOVERY_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR")
+# Without compiled modules every new workflow would cost a compilation of its module.
+_STEERING = ("KUBECONFIG", "DISCOVERY_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,11 +123,12 @@ class WatchHealth:
     """Probe one proxy until something changes.
 
     Attributes:
-        sequence: Order among the watches of one Proxy; a newer one ends an older one in the same worker.
+        order: Start of the workflow's chain in epoch milliseconds, then a counter; in a worker a newer watch of a Proxy
+            ends an older one.
     """
 
     reference: ProxyReference
-    sequence: int
+    order: tuple[int, int]
     host: str
     port: int
     check: HealthCheck

@@ -157,12 +157,12 @@ def view_of(proxy: Proxy, status: ProxyStatus, incarnation: str) -> LeasingView:
     )
 
 
-def wanted_watch(state: ProxyState, proxy: Proxy, sequence: int) -> WatchHealth:
+def wanted_watch(state: ProxyState, proxy: Proxy) -> WatchHealth:
     """Return the watch that a running proxy needs."""
     instance = state.instance
     return WatchHealth(
         reference=ProxyReference(namespace=state.namespace, name=state.name, uid=state.uid),
-        sequence=sequence,
+        order=(state.chain_start, state.watches + 1),
         host=instance.ip if state.managed and instance is not None else proxy.spec.endpoint_host,
         port=proxy.spec.effective_port,
         check=proxy.spec.health_check,

@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from model import reasons
-from model.errors import clean_message
+from model.errors import clean_message, cut
 from model.proxy import Condition, ProxyStatus
 
 PENDING = "Pending"
@@ -17,6 +17,9 @@ FAILED = "Failed"
 CONDITION_PROVISIONED = "Provisioned"
 CONDITION_HEALTHY = "Healthy"
 CONDITION_READY = "Ready"
+
+_SUMMARY_LIMIT = 256
+"""Longest message of Ready, in bytes: the whole text stands in the condition that it sums up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +132,12 @@ def _ready(phase: str, facts: Facts, health: Health) -> tuple[str, str, str]:
     if phase == READY:
         return "True", READY, ""
     if not facts.provisioned or facts.deleting:
-        return "False", str(facts.reason), facts.message
-    return "False", health.reason, health.message
+        return "False", str(facts.reason), _summary(facts.message)
+    return "False", health.reason, _summary(health.message)
+
+
+def _summary(message: str) -> str:
+    return cut(clean_message(message), _SUMMARY_LIMIT)
 
 
 def _condition(

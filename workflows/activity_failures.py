@@ -8,12 +8,12 @@ with workflow.unsafe.imports_passed_through():
     from model.reasons import Provisioned
 
 
-def failure_from(error: ActivityError) -> Failure:
-    """Return the failure that an activity's error stands for."""
+def failure_from(error: ActivityError, task_queue: str) -> Failure:
+    """Return the failure that an activity's error stands for; ``task_queue`` is the queue it was put on."""
     cause = error.cause
     if isinstance(cause, TimeoutError):
         if cause.type == TimeoutType.SCHEDULE_TO_START:
-            return Failure(reason=Provisioned.NO_WORKER, message=f"no worker took {error.activity_type} in time")
+            return Failure(reason=Provisioned.NO_WORKER, message=f"no worker serves task queue {task_queue}")
         return Failure(
             reason=Provisioned.TRANSIENT_ERROR,
             message=f"{error.activity_type} did not finish in time; it is tried again",

@@ -91,7 +91,7 @@ class ProxyWorkflow:
                 if object_has_changed(error):
                     raise ObjectChanged from error
                 self._state.entry_hash = entry_hash_from(error) or self._state.entry_hash
-                await self._fail(failure_from(error))
+                await self._fail(failure_from(error, self._provider_queue()))
             await self._rest()
         except ObjectChanged:
             self._poked = True
@@ -230,7 +230,7 @@ class ProxyWorkflow:
     def _keep_watching(self, proxy: Proxy) -> None:
         """Have the proxy probed where it runs; the running watch goes on if it is the right one."""
         state = self._state
-        wanted = proxy_facts.wanted_watch(state, proxy, state.watches + 1)
+        wanted = proxy_facts.wanted_watch(state, proxy)
         if self._background.watches(wanted):
             return
         if self._now() < self._watch_not_before:
@@ -395,13 +395,13 @@ class ProxyWorkflow:
                 self._take_answer(await awaited)
             except ActivityError as error:
                 self._observed = Observed()
-                await self._fail(failure_from(error))
+                await self._fail(failure_from(error, self._provider_queue()))
         watched = self._background.take_watched()
         if watched is not None:
             try:
                 self._take_report(await watched)
             except ActivityError as error:
-                self._note_nobody_probes(failure_from(error))
+                self._note_nobody_probes(failure_from(error, self._probe_queue()))
 
     def _take_report(self, report: messages.HealthReport) -> None:
         state = self._state
@@ -413,8 +413,7 @@ class ProxyWorkflow:
     def _note_nobody_probes(self, failure: Failure) -> None:
         """Without anyone probing there is no verdict, and the proxy is not handed out."""
         proxy_facts.forget_health(self._state)
-        message = f"{failure.message} (queue {self._probe_queue()})"
-        self._state.health = Health(reason=str(failure.reason), message=message)
+        self._state.health = Health(reason=str(failure.reason), message=failure.message)
         self._watch_not_before = self._now() + failures.FIRST_WAIT_SECONDS
 
     # ------------------------------------------------------------------ small things
@@ -438,6 +437,9 @@ class ProxyWorkflow:
         if self._state.route is None:
             raise RuntimeError("a provider call was decided on without a provider")
         return self._state.route
+
+    def _provider_queue(self) -> str:
+        return self._state.route.task_queue if self._state.route is not None else names.QUEUE_CONTROL
 
     def _probe_queue(self) -> str:
         route = self._state.route

@@ -186,7 +186,8 @@ def main() -> int:
         _explain(errors, directory)
     if code == 0:
         say(f"done in {time.monotonic() - started:.0f} s; nothing is left running")
-        say(f"to look around in what it did: egress-proxies dev --state-dir {directory}")
+        program = os.path.relpath(Path(sys.executable).with_name("egress-proxies"))
+        say(f"to look around in what it did: {program} dev --state-dir {directory}")
     return code
 
 

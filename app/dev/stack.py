@@ -155,6 +155,7 @@ async def run_dev(settings: DevSettings, stop: asyncio.Event) -> None:
         say()
         say("everything runs; Ctrl-C stops it, and the next start goes on with the same state")
         say(f"  export KUBECONFIG={stack.kubeconfig.resolve()}")
+        say(f"  export TEMPORAL_ADDRESS={stack.temporal_address}")
         say(f"  lease API    {stack.api_url}")
         say(f"  Temporal UI  {stack.temporal_ui}")
         say(f"  providers    {stack.providers_config}")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -23,41 +24,34 @@ def proxies(max_leases: int) -> str:
     return encode_proxies([ListedProxy("default/one", view, 0)])
 
 
-async def start(directory: Path, max_leases: int) -> AsyncIterator[int]:
+@asynccontextmanager
+async def memory_broker(directory: Path, max_leases: int) -> AsyncIterator[int]:
     path = directory / "proxies.json"
     path.write_text(proxies(max_leases))
     port = PortBook(directory / "ports.json").choose("memory")["memory"]
     server = await start_memory_broker(path, port, directory / "memory.log")
-    yield port
-    await server.stop()
-
-
-@pytest.fixture
-async def port(tmp_path: Path) -> AsyncIterator[int]:
-    async for port in start(tmp_path, CLIENTS):
+    try:
         yield port
+    finally:
+        await server.stop()
 
 
-@pytest.fixture
-async def small_port(tmp_path: Path) -> AsyncIterator[int]:
-    async for port in start(tmp_path, 1):
-        yield port
-
-
-async def test_clients_acquire_and_release_all_the_time_and_leave_no_lease_behind(port: int) -> None:
-    load = await run_load(port, CLIENTS, 0.1, 0.5)
+async def test_clients_acquire_and_release_all_the_time_and_leave_no_lease_behind(tmp_path: Path) -> None:
+    async with memory_broker(tmp_path, CLIENTS) as port:
+        load = await run_load(port, CLIENTS, 0.1, 0.5)
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/v1/proxies") as response:
+            [proxy] = json.loads(await response.text())["proxies"]
     assert len(load.acquire_millis) > CLIENTS
     assert all(0 < millis < 10_000 for millis in load.acquire_millis)
     assert load.cpu_seconds > 0
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/v1/proxies") as response:
-        [proxy] = json.loads(await response.text())["proxies"]
     assert proxy["activeLeases"] == 0
     assert proxy["maxLeases"] == CLIENTS
 
 
-async def test_a_refused_lease_fails_the_run_and_says_why(small_port: int) -> None:
-    with pytest.raises(BenchError, match="409.*no_match"):
-        await run_load(small_port, CLIENTS, 0.0, 5.0)
+async def test_a_refused_lease_fails_the_run_and_says_why(tmp_path: Path) -> None:
+    async with memory_broker(tmp_path, 1) as port:
+        with pytest.raises(BenchError, match=r"409.*no_match"):
+            await run_load(port, CLIENTS, 0.0, 5.0)
 
 
 @pytest.mark.parametrize(

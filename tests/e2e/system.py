@@ -56,6 +56,7 @@ class System:
     drift_check_interval: timedelta = timedelta(minutes=10)
     relist_interval: timedelta = timedelta(minutes=10)
     lease_cooldown: timedelta = timedelta(minutes=15)
+    task_queues: tuple[str, ...] = ()
     api_port: int = field(default_factory=free_port)
     _parts: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = field(default_factory=dict)
     _processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
@@ -111,6 +112,7 @@ class System:
         return WorkerSettings(
             cluster=self.cluster,
             providers_config=self.providers_file,
+            task_queues=self.task_queues,
             drift_check_interval=self.drift_check_interval,
             require_local_task_queue=False,
         )

@@ -199,3 +199,29 @@ async def test_a_second_installation_in_the_same_temporal_namespace_is_refused_w
         assert len(lines) == 1, lines
         assert system.installation in lines[0]
         assert "somebody-else" in lines[0]
+
+
+@pytest.mark.timeout(240)
+async def test_a_queue_that_nobody_serves_is_named(system: System, check: dict[str, object]) -> None:
+    system.write_providers(
+        system.local_provider("box", probeTaskQueue="far-probes"), system.local_provider("far", taskQueue="far-box")
+    )
+    system.task_queues = ("egress-control", "egress-leases", "egress-provider", "egress-probes")
+    system.start_all()
+    await system.apply("unprovided", {"mode": "Managed", "provider": "far", "healthCheck": check})
+    await system.apply("unprobed", {"mode": "Managed", "provider": "box", "healthCheck": check})
+
+    provisioned = await wait_for_reason(system, "unprovided", "NoWorker", within=100)
+    assert "far-box" in provisioned["message"]
+    body = await system.wait_for(
+        "unprobed", lambda seen: condition(seen, "Healthy").get("reason") == "NoWorker", within=60
+    )
+    assert "far-probes" in condition(body, "Healthy")["message"]
+    assert condition(body, "Provisioned")["status"] == "True"
+    assert not (await system.list_proxies())["unprobed"]["healthy"]
+
+    await system.stop("worker")
+    system.task_queues = ()
+    system.start_worker()
+    await system.wait_ready("unprobed", within=60)
+    await system.wait_ready("unprovided", within=60)

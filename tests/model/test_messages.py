@@ -80,7 +80,9 @@ VIEW = messages.LeasingView(
     leasable=True,
     deleting=True,
 )
-WATCH = messages.WatchHealth(reference=REFERENCE, sequence=3, host="h", port=1, check=CHECK, state=HEALTH_STATE)
+WATCH = messages.WatchHealth(
+    reference=REFERENCE, order=(1_700_000_000_000, 3), host="h", port=1, check=CHECK, state=HEALTH_STATE
+)
 POKE = messages.Poke(namespace="ns", name="n", uid="u", fingerprint="f", look=True, entry_hash="e")
 
 SAMPLES: list[Any] = [
@@ -201,40 +203,35 @@ async def size_of(value: Any) -> int:
     return (await through_the_wire(value))[1]
 
 
-async def test_the_size_of_the_largest_messages(capsys) -> None:
-    p = largest_proxy()
-    with capsys.disabled():
-        print()
-        print(
-            "reading",
-            await size_of(messages.ProxyReading(proxy=p, spec_hash="h" * 35, route=ROUTE, cloud_init_error="x" * 300)),
-        )
-        print("status write", await size_of(messages.StatusWrite(reference=REFERENCE, status=p.status)))
-        print(
-            "watch",
-            await size_of(
-                dataclasses.replace(WATCH, check=dataclasses.replace(CHECK, probe_url="https://" + "x" * 2040))
-            ),
-        )
-        print(
-            "state",
-            await size_of(
-                ProxyState(
-                    namespace="n" * 63,
-                    name="n" * 253,
-                    status=p.status,
-                    told=dataclasses.replace(VIEW, attributes=dict(p.spec.attributes)),
-                    failure=Failure(reason=Provisioned.NAME_TAKEN, message="m" * 1024),
-                )
-            ),
-        )
-        print(
-            "tell",
-            await size_of(
-                messages.BrokerTell(
-                    reference=REFERENCE,
-                    order=(1, 2),
-                    view=dataclasses.replace(VIEW, attributes=dict(p.spec.attributes)),
-                )
-            ),
-        )
+@pytest.mark.parametrize(
+    "value",
+    [
+        messages.StatusWrite(reference=REFERENCE, status=largest_proxy().status),
+        messages.BrokerTell(
+            reference=REFERENCE,
+            order=(1, 2),
+            view=dataclasses.replace(VIEW, attributes=dict(largest_proxy().spec.attributes)),
+        ),
+        dataclasses.replace(WATCH, check=dataclasses.replace(CHECK, probe_url="https://" + "x" * 2040)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_the_largest_input_of_an_activity_is_small(value: Any) -> None:
+    assert await size_of(value) < 5_000
+
+
+async def test_500_pokes_of_drift_stay_below_the_limits_of_temporal() -> None:
+    poke = messages.Poke(namespace="n" * 63, name="n" * 253, uid="u" * 36, look=True, entry_hash="e" * 64)
+    assert await size_of(messages.DriftReport(pokes=[poke] * 500)) < 512 * 1024
+
+
+async def test_a_new_run_starts_with_a_small_state() -> None:
+    largest = largest_proxy()
+    state = ProxyState(
+        namespace="n" * 63,
+        name="n" * 253,
+        status=largest.status,
+        told=dataclasses.replace(VIEW, attributes=dict(largest.spec.attributes)),
+        failure=Failure(reason=Provisioned.NAME_TAKEN, message="m" * 1024),
+    )
+    assert await size_of(state) < 12_000

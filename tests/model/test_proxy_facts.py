@@ -264,15 +264,15 @@ class TestLeasingView:
 
 
 def test_a_watch_probes_the_instance_or_the_endpoint() -> None:
-    watch = proxy_facts.wanted_watch(state(instance=INSTANCE), proxy(), 5)
-    assert (watch.host, watch.port, watch.sequence, watch.reference.uid) == ("10.0.0.1", 3130, 5, "u")
-    watch = proxy_facts.wanted_watch(state(managed=False), proxy(spec=EXTERNAL), 1)
+    watch = proxy_facts.wanted_watch(state(instance=INSTANCE, chain_start=9, watches=4), proxy())
+    assert (watch.host, watch.port, watch.order, watch.reference.uid) == ("10.0.0.1", 3130, (9, 5), "u")
+    watch = proxy_facts.wanted_watch(state(managed=False), proxy(spec=EXTERNAL))
     assert (watch.host, watch.port) == ("proxy.example.com", 8080)
 
 
 def test_a_watch_goes_on_unless_target_or_rules_change() -> None:
-    watch = proxy_facts.wanted_watch(state(instance=INSTANCE), proxy(), 5)
-    later = dataclasses.replace(watch, sequence=6, state=HealthState(verdict="Healthy"))
+    watch = proxy_facts.wanted_watch(state(instance=INSTANCE), proxy())
+    later = dataclasses.replace(watch, order=(9, 6), state=HealthState(verdict="Healthy"))
     assert proxy_facts.same_target(watch, later)
     for change in (
         {"host": "10.0.0.2"},
