@@ -1,5 +1,6 @@
 """Reads and writes of the Proxy object."""
 
+import contextlib
 import dataclasses
 
 from temporalio import activity
@@ -61,13 +62,11 @@ class ProxyActivities:
         )
 
     @activity.defn
-    async def add_finalizer(self, reference: messages.ProxyReference) -> bool:
-        """Put our finalizer on; False when the object is gone, recreated or being deleted."""
-        try:
+    async def add_finalizer(self, reference: messages.ProxyReference) -> messages.ProxyReading:
+        """Put our finalizer on, unless the object is gone, recreated or being deleted, and read what is there then."""
+        with contextlib.suppress(ObjectConflictError):
             await self._store.add_finalizer(reference.namespace, reference.name, reference.uid)
-        except ObjectConflictError:
-            return False
-        return True
+        return await self.read_proxy(reference)
 
     @activity.defn
     async def release_finalizers(self, reference: messages.ProxyReference) -> bool:

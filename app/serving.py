@@ -22,7 +22,8 @@ def split_address(address: str, flag: str) -> tuple[str | None, int]:
         ConfigurationError: It is neither; the message names the flag.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
+    if not colon or not is_port:
         raise ConfigurationError(f'{flag}: "{address[:80]}" is not an address; write it like :8081 or 127.0.0.1:8081')
     return host.strip("[]") or None, int(port)
 

@@ -8,15 +8,17 @@ from typing import Any
 
 import aiohttp
 import yaml
+from aiohttp.http_exceptions import HttpProcessingError
 from kubernetes.aio import client, config
 
 from cluster.errors import ClusterError, ClusterUnavailableError, error_for
 from model.errors import ConfigurationError, clean_message
 
 REQUEST_TIMEOUT_SECONDS = 10.0
+PAGE_SIZE = 500
 _POOL_SIZE = 100
 _DETAIL_BYTES = 4096
-_NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
+_NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
 # A malformed kubeconfig shows as whatever the library stumbles over: no YAML, no mapping, a missing key, bad base64.
 _UNUSABLE_CREDENTIALS = (
     config.ConfigException,
@@ -96,6 +98,33 @@ class ClusterConnection:
         except _NETWORK_ERRORS as error:
             raise _unavailable(method, path, error) from error
         return _parse(method, path, response.status, raw)
+
+    async def pages(
+        self, path: str, query: Mapping[str, str | int | bool] | None = None
+    ) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
+        """Yield a collection page by page: the version of the whole, and some of its objects.
+
+        Args:
+            path: Path of the collection.
+            query: Query parameters; paging is added.
+
+        Raises:
+            ResourceExpiredError: The listing took too long and has to start anew; what was yielded is incomplete.
+            ClusterUnavailableError: As ``request``, or an answer that is no list.
+            ClusterError: The server refused.
+        """
+        token = ""
+        while True:
+            paging = {"limit": PAGE_SIZE} | ({"continue": token} if token else {})
+            page = await self.request("GET", path, query={**(query or {}), **paging})
+            metadata = page.get("metadata")
+            version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+            if not isinstance(metadata, dict) or not version or "items" not in page:
+                raise ClusterUnavailableError(f"GET {path}: the answer is no list")
+            yield version, page["items"] or []
+            token = metadata.get("continue") or ""
+            if not token:
+                return
 
     async def stream(
         self, path: str, *, query: Mapping[str, str | int | bool], idle_timeout: float

@@ -1,5 +1,6 @@
 """Which installation this is."""
 
+import json
 import re
 
 from cluster.connection import ClusterConnection
@@ -17,7 +18,8 @@ def check_installation(installation: str) -> str:
     """
     if not _INSTALLATION.fullmatch(installation):
         raise ConfigurationError(
-            f'--installation: "{installation[:80]}" is not 1-63 of a-z, 0-9 and "-" with a letter or digit at both ends'
+            f"--installation: {json.dumps(installation[:80])} is not "
+            '1-63 of a-z, 0-9 and "-" with a letter or digit at both ends'
         )
     return installation
 

@@ -9,7 +9,6 @@ from cluster.errors import ClusterError, ObjectConflictError, ObjectNotFoundErro
 from model import names
 from model.proxy import Proxy, ProxyStatus, proxy_from_object, status_to_object
 
-PAGE_SIZE = 500
 _CONFLICT_TRIES = 5
 _MERGE_PATCH = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
@@ -46,17 +45,9 @@ class ProxyStore:
         Raises:
             ResourceExpiredError: The listing took too long and has to start anew; what was yielded is incomplete.
         """
-        token = ""
-        while True:
-            query: dict[str, str | int | bool] = {"limit": PAGE_SIZE}
-            if token:
-                query["continue"] = token
-            page = await self._connection.request("GET", collection_path(self._namespace), query=query)
-            for item in page.get("items", []):
+        async for _, items in self._connection.pages(collection_path(self._namespace)):
+            for item in items:
                 yield proxy_from_object(item)
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return
 
     async def add_finalizer(self, namespace: str, name: str, uid: str) -> None:
         """Put our finalizer on the object; done already is success.
@@ -98,7 +89,7 @@ class ProxyStore:
             ObjectConflictError: The object is gone or was recreated.
         """
         body = {"metadata": {"uid": uid, "annotations": {names.ANNOTATION_SPEC_HASH: spec_hash}}}
-        await self._patch_metadata(namespace, name, body)
+        await self._patch(namespace, name, uid, body, _MERGE_PATCH)
 
     async def write_status(self, namespace: str, name: str, uid: str, status: ProxyStatus) -> None:
         """Replace the status of exactly this object.
@@ -110,21 +101,7 @@ class ProxyStore:
             {"op": "test", "path": "/metadata/uid", "value": uid},
             {"op": "add", "path": "/status", "value": status_to_object(status)},
         ]
-        try:
-            await self._connection.request(
-                "PATCH", _path(namespace, name) + "/status", body=patch, content_type=_JSON_PATCH
-            )
-        except ObjectNotFoundError as error:
-            raise ObjectConflictError(str(error), 409) from error
-        except ClusterError as error:
-            # A failed "test" operation is answered with 422 Invalid, as a schema violation is.
-            if error.status == 422 and await self._is_another(namespace, name, uid):
-                raise ObjectConflictError(str(error), 409) from error
-            raise
-
-    async def _is_another(self, namespace: str, name: str, uid: str) -> bool:
-        current = await self.get(namespace, name)
-        return current is None or current.uid != uid
+        await self._patch(namespace, name, uid, patch, _JSON_PATCH, "/status")
 
     async def _change_finalizers(
         self, namespace: str, name: str, uid: str, change: Callable[[Proxy], list[str] | None]
@@ -138,18 +115,32 @@ class ProxyStore:
                 return
             body = {"metadata": {"uid": uid, "resourceVersion": proxy.resource_version, "finalizers": finalizers}}
             try:
-                await self._patch_metadata(namespace, name, body)
+                await self._patch(namespace, name, uid, body, _MERGE_PATCH)
             except ObjectConflictError:
                 if attempt == _CONFLICT_TRIES - 1:
                     raise
             else:
                 return
 
-    async def _patch_metadata(self, namespace: str, name: str, body: dict[str, Any]) -> None:
+    async def _patch(
+        self, namespace: str, name: str, uid: str, body: Any, content_type: str, subresource: str = ""
+    ) -> None:
+        """Send a patch that says which uid it is for; the object's being gone or another one is a conflict."""
+        path = _path(namespace, name) + subresource
         try:
-            await self._connection.request("PATCH", _path(namespace, name), body=body, content_type=_MERGE_PATCH)
+            await self._connection.request("PATCH", path, body=body, content_type=content_type)
         except ObjectNotFoundError as error:
             raise ObjectConflictError(str(error), 409) from error
+        except ClusterError as error:
+            # Another uid is answered with 422 Invalid, as a schema violation is: a failed "test" operation, or a change
+            # of an immutable field.
+            if error.status == 422 and await self._is_another(namespace, name, uid):
+                raise ObjectConflictError(str(error), 409) from error
+            raise
+
+    async def _is_another(self, namespace: str, name: str, uid: str) -> bool:
+        current = await self.get(namespace, name)
+        return current is None or current.uid != uid
 
 
 def _path(namespace: str, name: str) -> str:

@@ -2,15 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from cluster.connection import ClusterConnection
 from cluster.errors import ClusterError, ResourceExpiredError
-
-PAGE_SIZE = 500
 
 
 class ChangeType(StrEnum):
@@ -72,7 +70,7 @@ class CollectionWatch:
         self._settings = settings
         self._selector: dict[str, str | int | bool] = {"labelSelector": label_selector} if label_selector else {}
 
-    async def changes(self) -> AsyncIterator[Change]:
+    async def changes(self) -> AsyncGenerator[Change, None]:
         """Yield changes for ever.
 
         A failure is yielded as ``BROKEN``, waited out, and followed by a new listing. A version that the server no
@@ -85,9 +83,9 @@ class CollectionWatch:
             try:
                 yield Change(type=ChangeType.LISTING)
                 version = ""
-                async for page in self._pages():
-                    version = page["metadata"]["resourceVersion"]
-                    for item in page.get("items", []):
+                async for listed_version, items in self._connection.pages(self._path, self._selector):
+                    version = listed_version
+                    for item in items:
                         yield Change(type=ChangeType.SEEN, body=item)
                 yield Change(type=ChangeType.LISTED)
                 async for change in self._follow(version):
@@ -107,18 +105,6 @@ class CollectionWatch:
     def _wait(self, failures: int) -> float:
         longest = min(self._settings.retry_limit, self._settings.retry_first * 2.0 ** min(failures, 16))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
-
-    async def _pages(self) -> AsyncIterator[dict[str, Any]]:
-        token = ""
-        while True:
-            query = {**self._selector, "limit": PAGE_SIZE}
-            if token:
-                query["continue"] = token
-            page = await self._connection.request("GET", self._path, query=query)
-            yield page
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return
 
     async def _follow(self, version: str) -> AsyncIterator[Change]:
         """Watch from ``version`` until it is time to list again, reopening the stream where the server ends it."""

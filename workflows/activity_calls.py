@@ -23,21 +23,13 @@ _PROBE = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=tim
 
 
 async def read_proxy(reference: messages.ProxyReference) -> messages.ProxyReading:
-    """Read the object and what its cloud-init comes to; goes on until the API server answers."""
-    result: messages.ProxyReading = await workflow.execute_activity(
-        "read_proxy",
-        reference,
-        task_queue=names.QUEUE_CONTROL,
-        result_type=messages.ProxyReading,
-        start_to_close_timeout=_SHORT,
-        retry_policy=_UNTIL_DONE,
-    )
-    return result
+    """Read the object of that name and what its cloud-init comes to; goes on until the API server answers."""
+    return await _read("read_proxy", reference)
 
 
-async def add_finalizer(reference: messages.ProxyReference) -> bool:
-    """Put our finalizer on; False when the object is another one by now."""
-    return await _write("add_finalizer", reference)
+async def add_finalizer(reference: messages.ProxyReference) -> messages.ProxyReading:
+    """Put our finalizer on and read the object as it is then, whether or not it is the same one."""
+    return await _read("add_finalizer", reference)
 
 
 async def release_finalizers(reference: messages.ProxyReference) -> bool:
@@ -148,6 +140,18 @@ def start_watching_health(task_queue: str, watch: messages.WatchHealth) -> Activ
         retry_policy=_PROBE,
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
     )
+
+
+async def _read(activity: str, reference: messages.ProxyReference) -> messages.ProxyReading:
+    result: messages.ProxyReading = await workflow.execute_activity(
+        activity,
+        reference,
+        task_queue=names.QUEUE_CONTROL,
+        result_type=messages.ProxyReading,
+        start_to_close_timeout=_SHORT,
+        retry_policy=_UNTIL_DONE,
+    )
+    return result
 
 
 async def _write(activity: str, argument: object, give_up_after: timedelta | None = None) -> bool:

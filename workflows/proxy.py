@@ -81,7 +81,9 @@ class ProxyWorkflow:
         try:
             try:
                 if self._poked or self._reading is None:
-                    self._reading = await self._read()
+                    self._poked = False
+                    self._reading = await activity_calls.read_proxy(self._reference())
+                    await self._take_reading(self._reading)
                 step = self._decide(self._reading)
                 if step.action is Action.END:
                     return await self._end()
@@ -109,14 +111,12 @@ class ProxyWorkflow:
 
     # ------------------------------------------------------------------ seeing
 
-    async def _read(self) -> messages.ProxyReading:
-        self._poked = False
-        state = self._state
-        reading = await activity_calls.read_proxy(messages.ProxyReference(namespace=state.namespace, name=state.name))
+    async def _take_reading(self, reading: messages.ProxyReading) -> None:
+        """Take in the object as it is now."""
+        state, proxy = self._state, reading.proxy
         state.fingerprint = reading.fingerprint
-        proxy = reading.proxy
         if proxy is None or (state.uid != proxy.uid and state.instance is not None):
-            return reading
+            return
         if state.uid != proxy.uid:
             if state.uid:
                 await self._publisher.tell_gone(state.uid)
@@ -133,7 +133,6 @@ class ProxyWorkflow:
         if retry != state.handled_retry:
             state.handled_retry = retry
             self._ask_provider_again()
-        return reading
 
     def _ask_provider_again(self) -> None:
         self._observed = Observed()
@@ -168,8 +167,8 @@ class ProxyWorkflow:
         match step.action:
             case Action.ADD_FINALIZER:
                 await self._publisher.publish(proxy, Provisioned.CREATING)
-                _require(await activity_calls.add_finalizer(self._reference()))
-                self._poked = True
+                self._reading = await activity_calls.add_finalizer(self._reference())
+                await self._take_reading(self._reading)
             case Action.LOOK:
                 await self._look(proxy)
             case Action.CREATE:

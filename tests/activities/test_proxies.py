@@ -104,6 +104,6 @@ async def test_the_largest_reading_stays_below_10_kilobytes() -> None:
         | {names.ANNOTATION_SKIP_CLEANUP: "true", names.ANNOTATION_SPEC_HASH: "v1-" + "a" * 32},
         status=build_status(original.status, running, "2026-01-01T00:00:00Z"),
     )
-    assert max(len(condition.message) for condition in long.status.conditions) == 1023
+    assert max(len(condition.message) for condition in long.status.conditions) == 1024
     reading = messages.ProxyReading(proxy=without_secrets(long), spec_hash="v1-" + "a" * 32, fingerprint="f" * 16)
     assert len(await encoded(reading)) < 10_000

@@ -66,9 +66,9 @@ class World:
         return messages.ProxyReading(proxy=self.proxy, spec_hash="v1-aaaa", route=route, fingerprint=self.fingerprint)
 
     @activity.defn
-    async def add_finalizer(self, _reference: messages.ProxyReference) -> bool:
+    async def add_finalizer(self, reference: messages.ProxyReference) -> messages.ProxyReading:
         self._called("add_finalizer")
-        return True
+        return await self.read_proxy(reference)
 
     @activity.defn
     async def release_finalizers(self, _reference: messages.ProxyReference) -> bool:

@@ -1,0 +1,109 @@
+"""One line per record, whatever is in it."""
+
+import contextlib
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from app.logs import JsonFormatter, TextFormatter, set_up_logs
+
+SECRET = "S3cr3t-xyz"
+
+
+def record(message: str, *arguments: Any, error: BaseException | None = None) -> logging.LogRecord:
+    exc_info = (type(error), error, error.__traceback__) if error is not None else None
+    return logging.LogRecord("app.x", logging.WARNING, __file__, 1, message, arguments, exc_info)
+
+
+def failure() -> ValueError:
+    try:
+        try:
+            raise OSError(f"http://user:{SECRET}@host\nsecond line")
+        except OSError as error:
+            raise ValueError(f"password={SECRET}") from error
+    except ValueError as error:
+        return error
+
+
+def test_a_record_is_one_json_object() -> None:
+    line = json.loads(JsonFormatter().format(record("hello %s", "wörld")))
+    assert datetime.fromisoformat(line.pop("ts")).tzinfo is not None
+    assert line == {"level": "warning", "logger": "app.x", "msg": "hello wörld"}
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\r\n\x00\x1b[0m", "\ud800", "\u2028", '"quotes" \\', ""])
+def test_any_text_stays_on_one_line(text: str) -> None:
+    line = JsonFormatter().format(record("%s", text))
+    assert len(line.splitlines()) == 1 or "\u2028" in text
+    assert "\n" not in line
+    line.encode()
+    assert json.loads(line)["msg"] == text.replace("\ud800", "?")
+
+
+def test_an_exception_is_in_the_same_line_with_its_cause_and_without_secrets() -> None:
+    line = JsonFormatter().format(record(f"failed with token={SECRET}", error=failure()))
+    assert "\n" not in line
+    assert SECRET not in line
+    told = json.loads(line)
+    assert told["msg"] == "failed with token=***"
+    assert "Traceback" in told["error"]
+    assert "OSError: http://***@host" in told["error"]
+    assert "ValueError: password=***" in told["error"]
+
+
+def test_a_text_line_is_masked_too() -> None:
+    text = TextFormatter().format(record("failed", error=failure()))
+    assert SECRET not in text
+    assert "WARNING app.x  failed" in text
+
+
+def test_a_huge_record_is_cut() -> None:
+    assert len(JsonFormatter().format(record("x" * 10**6))) < 20_000
+
+
+@contextlib.contextmanager
+def logging_to(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    monkeypatch.setattr(sys, "stderr", stream)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("format_", "stream", "is_json"),
+    [
+        ("", io.StringIO, True),
+        ("", Terminal, False),
+        ("json", Terminal, True),
+        ("text", io.StringIO, False),
+    ],
+)
+def test_a_terminal_gets_text_and_anything_else_json(
+    format_: str, stream: type[io.StringIO], is_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = stream()
+    with logging_to(written, monkeypatch):
+        set_up_logs(format_)
+        logging.getLogger("app.x").info("ours")
+        logging.getLogger("somebody.else").info("not told")
+        logging.getLogger("somebody.else").warning("told")
+    lines = written.getvalue().splitlines()
+    assert len(lines) == 2
+    assert [line.startswith("{") for line in lines] == [is_json] * 2
+    assert "ours" in lines[0]
+    assert "told" in lines[1]
