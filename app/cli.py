@@ -106,6 +106,13 @@ _providers_config = flag(
     help="The providers file (YAML). It is read again when it changes.",
 )
 
+_drift_check_interval = flag(
+    "--drift-check-interval",
+    type=INTERVAL,
+    default=timedelta(minutes=2),
+    help="How often the providers' instances are compared with the Proxies.",
+)
+
 _worker = flags(
     flag(
         "--task-queue",
@@ -113,12 +120,7 @@ _worker = flags(
         multiple=True,
         help="Serve only this Temporal task queue; may be given more than once. Default: all of this installation.",
     ),
-    flag(
-        "--drift-check-interval",
-        type=INTERVAL,
-        default=timedelta(minutes=2),
-        help="How often the providers' instances are compared with the Proxies.",
-    ),
+    _drift_check_interval,
     flag(
         "--max-proxies-per-worker",
         type=click.IntRange(1, 100_000),
@@ -214,7 +216,7 @@ def api(**options: Any) -> None:
     help="The providers file; default: one `local` provider for each proxy software that is installed.",
 )
 @flag("--controller-manager/--no-controller-manager", default=True, help="Build the controller manager if missing.")
-@_worker
+@_drift_check_interval
 @_watcher
 @_dev_api_address
 @_api
@@ -234,6 +236,7 @@ def _run(options: dict[str, Any], start: Callable[[asyncio.Event], Awaitable[Non
     """Run a process until SIGTERM or SIGINT; end with one line and exit code 1 where it cannot be run."""
     from temporalio.runtime import Runtime
 
+    from app.errors import leaves
     from app.logs import set_up_logs
     from app.telemetry import temporal_runtime
 
@@ -242,16 +245,9 @@ def _run(options: dict[str, Any], start: Callable[[asyncio.Event], Awaitable[Non
     try:
         asyncio.run(_until_signalled(start))
     except* EgressProxiesError as errors:
-        for error in _leaves(errors):
+        for error in leaves(errors):
             click.echo(f"egress-proxies: {error}", err=True)
-        sys.exit(2 if isinstance(_leaves(errors)[0], ConfigurationError) else 1)
-
-
-def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves
+        sys.exit(2 if isinstance(leaves(errors)[0], ConfigurationError) else 1)
 
 
 class StopEvent(asyncio.Event):

@@ -1,9 +1,13 @@
 """Logs: JSON lines in production, plain lines on a terminal."""
 
+import asyncio
 import json
 import logging
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
+
+from temporalio.exceptions import FailureError
 
 from model.errors import cut, mask_secrets
 
@@ -30,30 +34,58 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Plain lines with the time of day, masked like the JSON ones."""
+    """Plain lines, masked like the JSON ones.
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(name)s  %(message)s", "%H:%M:%S")
+    Args:
+        time_format: Of the time at their beginning; None means the date too.
+    """
+
+    def __init__(self, time_format: str | None = None) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s  %(message)s", time_format)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
         return mask_secrets(super().format(record))
 
 
-def set_up_logs(format_: str, level: int = logging.INFO) -> None:
+class _ExpectedFailures(logging.Filter):
+    """Drops what Temporal's SDK says of activities that ended as designed: cancelled, or with an error of ours.
+
+    Both are in the workflow's history, with their message; anything else is a defect and stays.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, asyncio.CancelledError | FailureError)
+
+
+_OURS = ("activities", "api", "app", "cluster", "leasing", "probing", "providers", "watcher", "workflows")
+
+
+def set_up_logs(format_: str) -> None:
     """Send every log line to stderr.
 
     Args:
         format_: ``json``, ``text``, or "" for text on a terminal and JSON elsewhere.
-        level: Lowest level of our own lines; libraries are held to warnings.
     """
     handler = logging.StreamHandler(sys.stderr)
     if format_ == "text" or (not format_ and sys.stderr.isatty()):
-        handler.setFormatter(TextFormatter())
+        handler.setFormatter(TextFormatter("%H:%M:%S"))
     else:
         handler.setFormatter(JsonFormatter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    for package in ("activities", "api", "app", "cluster", "leasing", "probing", "providers", "watcher", "workflows"):
-        logging.getLogger(package).setLevel(level)
+    _send_to(handler)
+
+
+def log_to_file(path: Path) -> None:
+    """Send every log line to a new file as text."""
+    handler = logging.FileHandler(path, mode="w")
+    handler.setFormatter(TextFormatter())
+    _send_to(handler)
+
+
+def _send_to(handler: logging.Handler) -> None:
+    """Have our own lines from INFO on, and those of libraries from WARNING on, at one handler alone."""
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("temporalio.activity").addFilter(_ExpectedFailures())
+    for package in _OURS:
+        logging.getLogger(package).setLevel(logging.INFO)

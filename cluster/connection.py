@@ -179,6 +179,8 @@ class ClusterConnection:
 
 async def _load(configuration: Any, kubeconfig: Path | None) -> None:
     if kubeconfig is not None:
+        if not await asyncio.to_thread(kubeconfig.is_file):
+            raise config.ConfigException("there is no such file")
         await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
         return
     try:

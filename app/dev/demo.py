@@ -3,8 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import fcntl
-import logging
 import os
 import shutil
 import signal
@@ -12,11 +10,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TextIO
 
 import aiohttp
 import psutil
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.runtime import Runtime
 
 from api.settings import ApiSettings
 from app.dev import binaries
@@ -28,7 +25,11 @@ from app.dev.processes import guard
 from app.dev.report import progress, say, step
 from app.dev.settings import DevSettings
 from app.dev.stack import running_stack
-from model.errors import EgressProxiesError
+from app.dev.state_lock import alone_in
+from app.errors import leaves
+from app.logs import log_to_file
+from app.telemetry import temporal_runtime
+from model.errors import ConfigurationError, EgressProxiesError
 from providers.local.provider import stop_all_processes
 
 INTERRUPTED = 130
@@ -122,30 +123,6 @@ def _check_nothing_is_left(before: set[psutil.Process]) -> None:
         raise DemoFailedError(f"processes that the demo started still run: {', '.join(left)}")
 
 
-def _alone_in(directory: Path) -> TextIO | None:
-    """Return the lock of the state folder, to be kept open, or None while another demo has it."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = (directory / ".lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
-
-
-def _log_to(path: Path) -> None:
-    """Send what the parts log to a file, Temporal's core included: on the screen is the story."""
-    handler = logging.FileHandler(path, mode="w")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    core = LogForwardingConfig(logger=logging.getLogger("temporal.core"))
-    warnings = TelemetryFilter(core_level="WARN", other_level="ERROR")
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=warnings, forwarding=core))))
-    for package in ("activities", "api", "app", "leasing", "probing", "providers", "watcher", "workflows"):
-        logging.getLogger(package).setLevel(logging.INFO)
-
-
 async def _until_interrupted(directory: Path) -> int:
     demo = asyncio.ensure_future(run_demo(directory))
 
@@ -172,16 +149,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m app.dev.demo", description=__doc__)
     parser.add_argument("--state-dir", type=Path, default=Path(".dev/demo"), help="default: %(default)s")
     directory: Path = parser.parse_args().state_dir
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(alone_in(directory, "demo"))
+        except ConfigurationError as error:
+            print(error, file=sys.stderr)
+            return 1
+        return _run(directory)
+
+
+def _run(directory: Path) -> int:
     started = time.monotonic()
-    lock = _alone_in(directory)
-    if lock is None:
-        print(f"another demo runs in {directory}: wait for its end, or give another --state-dir", file=sys.stderr)
-        return 1
+    Runtime.set_default(temporal_runtime())
+    log_to_file(directory / _LOG_FILE)
     code = 1
     try:
-        with lock:
-            _log_to(directory / _LOG_FILE)
-            code = asyncio.run(_until_interrupted(directory))
+        code = asyncio.run(_until_interrupted(directory))
     except* (EgressProxiesError, aiohttp.ClientError, TimeoutError, OSError) as errors:
         _explain(errors, directory)
     if code == 0:
@@ -192,18 +175,11 @@ def main() -> int:
 
 
 def _explain(errors: BaseExceptionGroup[BaseException], directory: Path) -> None:
-    reasons = dict.fromkeys(str(error) or type(error).__name__ for error in _leaves(errors))
+    reasons = dict.fromkeys(str(error) or type(error).__name__ for error in leaves(errors))
     for reason in reasons:
         print(f"the demo failed: {reason}", file=sys.stderr)
     logs = sorted(path for path in directory.rglob("*.log") if path.stat().st_size)
     print("everything was stopped; the logs:", *logs, sep="\n  ", file=sys.stderr)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a person who started the stack reads: each step, and how long it took."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ def step(what: str) -> Iterator[None]:
     say(f"==> {what}")
     started = time.monotonic()
     yield
-    say(f"    done in {time.monotonic() - started:.1f} s")
+    # Steps may overlap, so the end names its beginning.
+    say(f"    {re.split('[;(]', what)[0].strip()}: done in {time.monotonic() - started:.1f} s")
 
 
 def progress(line: str) -> None:

@@ -15,6 +15,7 @@ from app.dev.ports import PortBook
 from app.dev.report import progress, say, step
 from app.dev.settings import DevSettings
 from app.dev.squid import ensure_squid
+from app.dev.state_lock import alone_in
 from app.dev.temporal import TemporalServer
 from app.lease_api import run_lease_api
 from app.settings import ClusterSettings, LeaseApiSettings, WatcherSettings, WorkerSettings
@@ -44,8 +45,8 @@ async def running_stack(settings: DevSettings) -> AsyncIterator[RunningStack]:
         ProcessFailedError: A server did not become ready.
     """
     directory = settings.state_directory
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     async with contextlib.AsyncExitStack() as cleanup:
+        cleanup.enter_context(alone_in(directory, "stack"))
         await ensure_squid(progress)
         kubectl = binaries.kubectl()
         temporal, kubeconfig = await asyncio.gather(

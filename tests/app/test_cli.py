@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -138,7 +139,7 @@ SAMPLES = {
     "--state-dir": "state",
     "--controller-manager": "false",
 }
-SETTINGS = {
+SETTINGS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "worker": worker_settings,
     "watcher": watcher_settings,
     "api": lambda options: api_settings(options, {b"DISCOVERY_TOKEN": b"t"}),
@@ -173,7 +174,7 @@ def test_a_flag_beats_its_environment_variable(monkeypatch: pytest.MonkeyPatch) 
 
 def test_task_queues_are_given_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--providers-config", "x", "--task-queue", "a", "--task-queue", "b"]
-    assert cli.commands["worker"].make_context("worker", arguments).params["task_queues"] == ("a", "b")
+    assert cli.commands["worker"].make_context("worker", list(arguments)).params["task_queues"] == ("a", "b")
     monkeypatch.setenv("EGRESS_PROXIES_TASK_QUEUE", "c d")
     assert cli.commands["worker"].make_context("worker", arguments[:2]).params["task_queues"] == ("c", "d")
 
@@ -268,8 +269,9 @@ async def test_sigterm_ends_a_process_whose_temporal_accepts_and_says_nothing(ku
         environment = {"TEMPORAL_ADDRESS": f"127.0.0.1:{stranger.getsockname()[1]}"}
         arguments = ("watcher", "--kubeconfig", str(kubeconfig), "--installation", "x")
         async with running(*arguments, environment=environment) as process:
-            await asyncio.to_thread(stranger.accept)
-            code, seconds = await process.terminate()
+            accepted, _ = await asyncio.to_thread(stranger.accept)
+            with accepted:
+                code, seconds = await process.terminate()
     assert code == 0
     assert seconds < LIMIT_SECONDS
 
@@ -279,8 +281,9 @@ async def test_sigterm_while_the_api_server_says_nothing(tmp_path: Path) -> None
         config = tmp_path / "kubeconfig"
         write_kubeconfig(config, f"http://127.0.0.1:{stranger.getsockname()[1]}")
         async with running("watcher", "--kubeconfig", str(config)) as process:
-            await asyncio.to_thread(stranger.accept)
-            code, seconds = await process.terminate()
+            accepted, _ = await asyncio.to_thread(stranger.accept)
+            with accepted:
+                code, seconds = await process.terminate()
     assert code == 0
     assert seconds < LIMIT_SECONDS
 
@@ -298,9 +301,10 @@ async def test_sigterm_at_import_time_ends_at_once(kubeconfig: Path, delay: floa
 
 async def test_a_stop_is_heeded_only_once_somebody_waits_for_it() -> None:
     stop = StopEvent()
-    assert not stop.is_heeded
+    heeded = [stop.is_heeded]
     waiting = asyncio.create_task(stop.wait())
     await asyncio.sleep(0)
-    assert stop.is_heeded
+    heeded.append(stop.is_heeded)
     stop.set()
-    assert await waiting
+    await waiting
+    assert heeded == [False, True]

@@ -1,5 +1,6 @@
 """One line per record, whatever is in it."""
 
+import asyncio
 import contextlib
 import io
 import json
@@ -7,11 +8,13 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
-from app.logs import JsonFormatter, TextFormatter, set_up_logs
+from app.logs import JsonFormatter, TextFormatter, log_to_file, set_up_logs
 
 SECRET = "S3cr3t-xyz"
 
@@ -107,3 +110,25 @@ def test_a_terminal_gets_text_and_anything_else_json(
     assert [line.startswith("{") for line in lines] == [is_json] * 2
     assert "ours" in lines[0]
     assert "told" in lines[1]
+
+
+def test_lines_in_a_file_are_masked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    with logging_to(io.StringIO(), monkeypatch):
+        log_to_file(path)
+        logging.getLogger("app.x").info("token=%s", SECRET)
+        logging.getLogger().handlers[0].close()
+    assert "INFO    app.x  token=***" in path.read_text()
+
+
+def test_only_failures_that_end_an_activity_as_designed_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    with logging_to(written, monkeypatch):
+        set_up_logs("json")
+        logger = logging.getLogger("temporalio.activity")
+        for error in (asyncio.CancelledError(), ApplicationError("x", type="TransientError"), ValueError("a defect")):
+            logger.warning("Completing activity as failed", exc_info=error)
+        logger.warning("something else")
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert [line["msg"] for line in lines] == ["Completing activity as failed", "something else"]
+    assert "a defect" in lines[0]["error"]

@@ -163,7 +163,7 @@ def test_every_message_is_tried() -> None:
 
 
 async def test_a_message_of_the_release_before_still_reads() -> None:
-    """Edge workers run one release back and forth: fields that are new have defaults, fields that are old are ignored."""
+    """Edge workers run one release back and forth: new fields have defaults, unknown ones are ignored."""
     converter = DataConverter.default
     payloads = await converter.encode([{"namespace": "ns", "name": "n", "field_of_another_release": 1}])
     assert await converter.decode(payloads, [messages.Poke]) == [messages.Poke(namespace="ns", name="n")]

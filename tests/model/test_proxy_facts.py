@@ -280,7 +280,7 @@ def test_a_watch_goes_on_unless_target_or_rules_change() -> None:
         {"check": HealthCheck(interval_seconds=1)},
         {"reference": messages.ProxyReference(namespace="ns", name="n", uid="other")},
     ):
-        assert not proxy_facts.same_target(watch, dataclasses.replace(watch, **change))  # type: ignore[arg-type]
+        assert not proxy_facts.same_target(watch, dataclasses.replace(watch, **change))
 
 
 @pytest.mark.parametrize(
