@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -101,11 +102,17 @@ def without_secrets(proxy: Proxy) -> Proxy:
     kubectl keeps a copy of the whole object in an annotation, inline cloud-init included. The placement is left out for
     its size: workflows know its hash, and whoever creates an instance reads the object.
     """
-    annotations = {
-        key: cut(proxy.annotations[key], _ANNOTATION_LIMIT) for key in _KEPT_ANNOTATIONS if key in proxy.annotations
-    }
+    annotations = {key: _short(proxy.annotations[key]) for key in _KEPT_ANNOTATIONS if key in proxy.annotations}
     spec = dataclasses.replace(proxy.spec, cloud_init=None, placement=Placement())
     return dataclasses.replace(proxy, annotations=annotations, spec=spec)
+
+
+def _short(value: str) -> str:
+    """Return a value in at most ``_ANNOTATION_LIMIT`` bytes; long ones end in a hash, so that no two become equal."""
+    if len(value.encode("utf-8", "replace")) <= _ANNOTATION_LIMIT:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:32]
+    return f"{cut(value, _ANNOTATION_LIMIT - 33)}#{digest}"
 
 
 def object_changed(reference: messages.ProxyReference, why: str) -> ApplicationError:

@@ -18,8 +18,11 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from model import names
+from model.errors import UnavailableError
 
 logger = logging.getLogger(__name__)
+
+_DEADLINE = timedelta(seconds=10)
 
 
 def drift_schedule(interval: timedelta) -> Schedule:
@@ -40,11 +43,19 @@ def drift_schedule(interval: timedelta) -> Schedule:
 
 
 async def ensure_schedule(client: Client, schedule_id: str, schedule: Schedule) -> None:
-    """Create the schedule, or make the one that is there equal to it; pausing by hand is kept."""
+    """Create the schedule, or make the one that is there equal to it; pausing by hand is kept.
+
+    Raises:
+        UnavailableError: Temporal did not take it.
+    """
     try:
-        await client.create_schedule(schedule_id, schedule)
-    except ScheduleAlreadyRunningError:
-        await client.get_schedule_handle(schedule_id).update(lambda current: _changed(current, schedule))
+        try:
+            await client.create_schedule(schedule_id, schedule, rpc_timeout=_DEADLINE)
+        except ScheduleAlreadyRunningError:
+            handle = client.get_schedule_handle(schedule_id)
+            await handle.update(lambda current: _changed(current, schedule), rpc_timeout=_DEADLINE)
+    except RPCError as error:
+        raise UnavailableError(f"schedule {schedule_id} could not be created or updated: {error}") from error
 
 
 def _changed(current: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

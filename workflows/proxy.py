@@ -130,7 +130,7 @@ class ProxyWorkflow:
             state.route = reading.route
             state.entry_hash = state.entry_hash or reading.route.entry_hash
         retry = proxy.annotations.get(names.ANNOTATION_RETRY, "")
-        if retry != state.handled_retry:
+        if retry not in ("", state.handled_retry):
             state.handled_retry = retry
             self._ask_provider_again()
 
@@ -226,6 +226,12 @@ class ProxyWorkflow:
         await self._publisher.publish(proxy, step.reason or Provisioned.RUNNING, self._running_message())
         self._keep_watching(proxy)
 
+    def _keep_watching_what_runs(self, proxy: Proxy) -> None:
+        """Go on probing a running instance while its provider cannot be asked or has refused something."""
+        instance = self._state.instance
+        if instance is not None and instance.ip and not proxy.deleting:
+            self._keep_watching(proxy)
+
     def _keep_watching(self, proxy: Proxy) -> None:
         """Have the proxy probed where it runs; the running watch goes on if it is the right one."""
         state = self._state
@@ -254,8 +260,13 @@ class ProxyWorkflow:
         """Remove the instance of an object that is gone or was recreated, then start afresh."""
         state = self._state
         await self._publisher.tell_gone(state.uid)
-        if state.instance is not None:
+        if state.instance is not None and state.route is not None:
             await self._remove_instance(state.instance, replacing=False)
+        elif state.instance is not None:
+            workflow.logger.warning(
+                "instance %s is left behind: its object is gone and its provider is not configured",
+                state.instance.provider_id,
+            )
         proxy_facts.forget_object(state)
         self._observed = Observed()
         self._poked = True
@@ -290,6 +301,7 @@ class ProxyWorkflow:
                 kept = dataclasses.replace(kept, reason=Provisioned.NAME_TAKEN)
             shown = state.failure or kept
             await self._publisher.publish(proxy, shown.reason, shown.message)
+            self._keep_watching_what_runs(proxy)
             return
         message = f'provider "{proxy.spec.provider}" is not in the providers config'
         if reason is Provisioned.CLOUD_INIT_ERROR and reading is not None:
@@ -313,8 +325,7 @@ class ProxyWorkflow:
         if proxy is None or proxy.uid != state.uid:
             return
         await self._publisher.publish(proxy, failure.reason, failure.message)
-        if state.instance is not None and state.instance.ip and not proxy.deleting:
-            self._keep_watching(proxy)
+        self._keep_watching_what_runs(proxy)
 
     def _take_answer(self, answer: messages.InstanceAnswer) -> None:
         """Take in what the provider said; another incarnation or address starts without a verdict."""
