@@ -57,7 +57,7 @@ async def test_workflows_survive_a_kill_and_a_restart_on_the_same_port(own_tempo
     await server.stop()
     await server.start()
     await handle.signal(Collector.add, "end")
-    again = (await Client.connect(address)).get_workflow_handle_for(Collector.run, "kept")
+    again = (await Client.connect(address)).get_workflow_handle("kept", result_type=list[str])
     async with worker(await Client.connect(address)), asyncio.timeout(60):
         assert await again.result() == ["before", "between", "end"]
 
