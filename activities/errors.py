@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from model.errors import EgressProxiesError, ProviderError, TransientError, clean_message
@@ -13,8 +14,8 @@ async def provider_errors_as_failures(entry_hash: str = "", *, retry: bool = Tru
     """Turn an error of this system into an ``ApplicationError`` of the same name.
 
     Only ``TransientError`` is retried by Temporal; the workflow decides about the others. The details carry the hash of
-    the provider's config entry, by which a permanent failure is recognised as outdated. The cause is left out: backend
-    exceptions carry text that nobody cleaned.
+    the provider's config entry, by which a permanent failure is recognised as outdated, and the number of the attempt.
+    The cause is left out: backend exceptions carry text that nobody cleaned.
 
     Args:
         entry_hash: Of the config entry in use.
@@ -26,6 +27,7 @@ async def provider_errors_as_failures(entry_hash: str = "", *, retry: bool = Tru
         raise ApplicationError(
             clean_message(str(error)),
             entry_hash,
+            activity.info().attempt if activity.in_activity() else 1,
             type=type(error).__name__,
             non_retryable=not retry or (isinstance(error, ProviderError) and not isinstance(error, TransientError)),
         ) from None

@@ -13,7 +13,7 @@ from activities.proxies import object_changed
 from cluster.proxies import ProxyStore
 from cluster.secrets import CloudInitReader
 from model import messages, names
-from model.errors import NameTakenError, NotFoundError, TransientError
+from model.errors import NameTakenError, NotFoundError, PermanentError
 from model.instance import Instance, InstanceState
 from model.proxy import Proxy
 from model.spec_hash import spec_hash
@@ -23,7 +23,7 @@ from providers.registry import ProviderRegistry
 _AWAIT_QUICKLY_SECONDS = 20.0
 _AWAIT_PAUSE_SECONDS = 0.1
 _AWAIT_LATER = timedelta(seconds=10)
-_GONE_WAIT_SECONDS = 60.0
+_GONE_WAIT_SECONDS = 20.0
 
 
 class InstanceActivities:
@@ -112,11 +112,15 @@ class InstanceActivities:
 
             async def gone() -> bool:
                 await provider.delete(remove.provider_id, remove.incarnation)
-                left = await _get(provider, remove.provider_id)
+                try:
+                    left = await _get(provider, remove.provider_id)
+                except PermanentError:
+                    # It can never be asked for, and its deletion was taken: that is all that can be known.
+                    return True
                 return left is None or (bool(remove.incarnation) and left.incarnation != remove.incarnation)
 
             if not await _poll(gone, _GONE_WAIT_SECONDS):
-                raise TransientError(f"{remove.provider_id} is still being deleted")
+                raise _still_there(remove.provider_id)
         return True
 
     async def _current(self, reference: messages.ProxyReference) -> Proxy | None:
@@ -163,5 +167,14 @@ def _not_yet(message: str) -> ApplicationError:
         message,
         type="StillComing",
         next_retry_delay=_AWAIT_LATER,
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+def _still_there(provider_id: str) -> ApplicationError:
+    return ApplicationError(
+        f"{provider_id} is still being deleted",
+        type="StillThere",
+        non_retryable=True,
         category=ApplicationErrorCategory.BENIGN,
     )

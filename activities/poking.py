@@ -6,12 +6,13 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from model.errors import UnavailableError
+from model.errors import PokeRefusedError, UnavailableError
 from model.messages import Poke
 from model.names import QUEUE_CONTROL, proxy_workflow_id
 from model.proxy_state import ProxyState
 
 _DEADLINE = timedelta(seconds=10)
+_REFUSALS = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 async def poke_proxy(client: Client, poke: Poke) -> None:
@@ -19,6 +20,7 @@ async def poke_proxy(client: Client, poke: Poke) -> None:
 
     Raises:
         UnavailableError: Temporal did not take it in time.
+        PokeRefusedError: Temporal will never take it.
     """
     try:
         await client.start_workflow(
@@ -34,6 +36,6 @@ async def poke_proxy(client: Client, poke: Poke) -> None:
             rpc_timeout=_DEADLINE,
         )
     except RPCError as error:
-        if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED):
-            raise
+        if error.status in _REFUSALS:
+            raise PokeRefusedError(f"Temporal refuses a poke of {poke.namespace}/{poke.name}: {error}") from error
         raise UnavailableError(f"Temporal did not take a poke of {poke.namespace}/{poke.name}: {error}") from error

@@ -117,4 +117,10 @@ def _short(value: str) -> str:
 
 def object_changed(reference: messages.ProxyReference, why: str) -> ApplicationError:
     """Return the failure of a step that was decided for an object that is not so any more."""
-    return ApplicationError(f"{reference.namespace}/{reference.name}: {why}", type="ObjectChanged", non_retryable=True)
+    return ApplicationError(
+        f"{reference.namespace}/{reference.name}: {why}",
+        "",
+        activity.info().attempt,
+        type="ObjectChanged",
+        non_retryable=True,
+    )

@@ -169,6 +169,17 @@ class _Worker:
         return QueuePlan(workflows=[LeaseBroker], cached_workflows=10, sandboxed=False, interceptors=self._interceptors)
 
     def _provider_plan(self) -> QueuePlan:
+        return self._edge_plan(_PROVIDER_SLOTS)
+
+    def _probes_plan(self) -> QueuePlan:
+        return self._edge_plan(self._settings.max_proxies_per_worker)
+
+    def _edge_plan(self, activity_slots: int) -> QueuePlan:
+        """Return the plan of a queue of providers or probes.
+
+        Each knows the activities of both, because an edit of the providers file may give a queue that is already served
+        the other purpose too.
+        """
         instances = self._instances
         return QueuePlan(
             activities=[
@@ -177,14 +188,8 @@ class _Worker:
                 instances.await_instance,
                 instances.remove_instance,
                 self._drift.find_drift,
+                self._health.watch_health,
             ],
-            activity_slots=_PROVIDER_SLOTS,
-            interceptors=self._interceptors,
-        )
-
-    def _probes_plan(self) -> QueuePlan:
-        return QueuePlan(
-            activities=[self._health.watch_health],
-            activity_slots=self._settings.max_proxies_per_worker,
+            activity_slots=activity_slots,
             interceptors=self._interceptors,
         )

@@ -11,7 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from temporalio.client import WorkflowUpdateFailedError
+from temporalio.client import RPCTimeoutOrCancelledError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
@@ -139,6 +139,9 @@ class GroupCommit:
                 continue
             except WorkflowUpdateFailedError as error:
                 _raise_if_malformed(error)
+            except RPCTimeoutOrCancelledError:
+                # The server ended the call, for instance when it was shut down in the middle of it.
+                logger.warning("the server ended an update of the lease broker without an answer")
             except RPCError as error:
                 _log_rpc_error(error)
             await asyncio.sleep(min(backoff, max(left, 0)) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter

@@ -29,6 +29,10 @@ class UnavailableError(EgressProxiesError):
     """Temporal or the lease broker cannot be reached in time. Retried by whoever asked, after a wait."""
 
 
+class PokeRefusedError(EgressProxiesError):
+    """Temporal will not take a poke as it is. Not retried; the next listing compares objects and workflows again."""
+
+
 class ProviderError(EgressProxiesError):
     """A provider said no. Subclasses state the retry rule.
 

@@ -54,7 +54,30 @@ def wait_after(failure: Failure, failures_in_a_row: int) -> float | None:
         return None
     if failure.wait_seconds:
         return failure.wait_seconds
-    return min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(failures_in_a_row - 1, 16))
+    return doubling_wait(failures_in_a_row)
+
+
+def doubling_wait(times: int) -> float:
+    """Return the seconds to wait after so many failures in a row: 10, doubling to 300."""
+    return min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(max(times, 1) - 1, 16))
+
+
+_REFUSALS = frozenset(
+    {
+        "QuotaExceededError",
+        "AccessDeniedError",
+        "PermanentError",
+        "NameTakenError",
+        "ProviderNotConfiguredError",
+        "CloudInitError",
+        "ObjectChanged",
+    }
+)
+
+
+def is_refusal(error_type: str) -> bool:
+    """Whether a create that failed so has certainly made nothing."""
+    return error_type in _REFUSALS
 
 
 def failed_cause(generation: int, spec_hash: str, entry_hash: str, handled_retry: str) -> str:

@@ -129,6 +129,7 @@ class WatchHealth:
 
     reference: ProxyReference
     order: tuple[int, int]
+    incarnation: str
     host: str
     port: int
     check: HealthCheck

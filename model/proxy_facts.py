@@ -1,10 +1,11 @@
 """From a workflow's state and a reading of the object to what other pure functions need."""
 
+import dataclasses
 from datetime import UTC, datetime
 
 from model import names
 from model.decide import Desired, Recorded
-from model.failures import failed_cause
+from model.failures import doubling_wait, failed_cause
 from model.health import HEALTHY, UNHEALTHY, HealthChange, HealthState
 from model.messages import LeasingView, ProxyReading, ProxyReference, WatchHealth
 from model.proxy import Proxy, ProxyStatus
@@ -26,7 +27,8 @@ def desired(reading: ProxyReading, state: ProxyState) -> Desired | None:
     if proxy is None:
         return None
     cause = failed_cause(proxy.generation, reading.spec_hash, state.entry_hash, state.handled_retry)
-    remembered = proxy.deleting and state.route is not None and state.uid == proxy.uid
+    may_exist = state.instance is not None or state.create_may_land_until > 0
+    remembered = proxy.deleting and state.route is not None and state.uid == proxy.uid and may_exist
     return Desired(
         uid=proxy.uid,
         managed=proxy.spec.managed,
@@ -61,10 +63,14 @@ def adopt_object(state: ProxyState, proxy: Proxy) -> None:
     annotations = proxy.annotations
     state.handled_retry = annotations.get(names.ANNOTATION_RETRY, "") if first_ever else status.handled_retry
     state.handled_rotate = annotations.get(names.ANNOTATION_ROTATE, "") if first_ever else status.handled_rotate
+    state.create_sent = not first_ever
     if status.provider_id:
         state.instance = InstanceRecord(provider_id=status.provider_id, incarnation=status.incarnation, ip=status.ip)
     condition = status.condition(CONDITION_HEALTHY)
-    if condition is not None and condition.status in ("True", "False"):
+    is_current = state.managed or status.observed_generation == proxy.generation
+    if condition is not None and condition.status in ("True", "False") and is_current:
+        state.proven = True
+        state.health_subject = health_subject(state, proxy)
         state.health = Health(
             status=condition.status,
             reason=condition.reason,
@@ -79,19 +85,38 @@ def adopt_object(state: ProxyState, proxy: Proxy) -> None:
 def forget_object(state: ProxyState) -> None:
     """Clear all that belongs to one object; the order of what is told to the broker goes on."""
     fresh = ProxyState(namespace=state.namespace, name=state.name)
-    for field in ("uid", "managed", "fingerprint", "provider", "route", "entry_hash", "instance", "failure"):
-        setattr(state, field, getattr(fresh, field))
-    for field in ("failures_in_a_row", "failed_cause", "handled_retry", "handled_rotate", "evaluated_generation"):
-        setattr(state, field, getattr(fresh, field))
-    state.status = fresh.status
-    state.told = None
-    forget_health(state)
+    kept = ("namespace", "name", "chain_start", "order", "watches")
+    for field in dataclasses.fields(ProxyState):
+        if field.name not in kept:
+            setattr(state, field.name, getattr(fresh, field.name))
 
 
 def forget_health(state: ProxyState) -> None:
     """Start the verdict afresh, as for a proxy that was never probed."""
     state.health = Health()
     state.health_state = HealthState()
+    state.health_subject = ""
+
+
+def health_subject(state: ProxyState, proxy: Proxy) -> str:
+    """Return what a verdict would be about now: address and incarnation; "" when nothing runs."""
+    if not state.managed:
+        return f"{proxy.spec.endpoint_host}:{proxy.spec.endpoint_port}"
+    instance = state.instance
+    return f"{instance.ip}:{proxy.spec.port}#{instance.incarnation}" if instance is not None and instance.ip else ""
+
+
+def note_end(state: ProxyState, incarnation: str, now: float) -> None:
+    """Take in that an instance has ended by itself; one that never passed a probe delays the next create.
+
+    Without the delay an instance that dies at its start would be made again as fast as the backend can.
+    """
+    if not incarnation or incarnation == state.ended_incarnation:
+        return
+    state.ended_incarnation = incarnation
+    state.early_ends = 0 if state.proven else state.early_ends + 1
+    state.create_not_before = now + doubling_wait(state.early_ends) if state.early_ends else 0.0
+    state.proven = False
 
 
 def health_of(change: HealthChange) -> Health:
@@ -106,8 +131,8 @@ def health_of(change: HealthChange) -> Health:
     )
 
 
-def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str) -> Facts:
-    """Return what the status is made from."""
+def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str, *, evaluated: bool = True) -> Facts:
+    """Return what the status is made from; ``evaluated`` tells whether a step was decided for this generation."""
     instance = state.instance
     running = not state.managed or (instance is not None and bool(instance.ip))
     if running and not proxy.deleting and reason is not Provisioned.EXTERNAL:
@@ -125,9 +150,10 @@ def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str) ->
         ip=instance.ip if instance is not None else "",
         provider_id=instance.provider_id if instance is not None else "",
         incarnation=instance.incarnation if instance is not None else "",
-        evaluated_generation=proxy.generation,
+        evaluated_generation=proxy.generation if evaluated else state.evaluated_generation,
         handled_retry=state.handled_retry,
         handled_rotate=state.handled_rotate,
+        not_taken_on=state.not_taken_on,
         health=state.health,
     )
 
@@ -163,6 +189,7 @@ def wanted_watch(state: ProxyState, proxy: Proxy) -> WatchHealth:
     return WatchHealth(
         reference=ProxyReference(namespace=state.namespace, name=state.name, uid=state.uid),
         order=(state.chain_start, state.watches + 1),
+        incarnation=instance.incarnation if state.managed and instance is not None else "",
         host=instance.ip if state.managed and instance is not None else proxy.spec.endpoint_host,
         port=proxy.spec.effective_port,
         check=proxy.spec.health_check,
@@ -172,4 +199,4 @@ def wanted_watch(state: ProxyState, proxy: Proxy) -> WatchHealth:
 
 def same_target(one: WatchHealth, other: WatchHealth) -> bool:
     """Whether two watches probe the same thing in the same way."""
-    return (one.reference, one.host, one.port, one.check) == (other.reference, other.host, other.port, other.check)
+    return dataclasses.replace(one, order=other.order, state=other.state) == other

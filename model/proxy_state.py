@@ -28,10 +28,21 @@ class ProxyState:
         chain_start: When the workflow's chain of runs began, in epoch milliseconds.
         order: Counter of what was told to the broker.
         watches: Counter of started health watches.
-        fingerprint: Of the object as last evaluated.
+        fingerprint: Of the object as last read.
+        seen_generation: Of the object as last read; seen_deleting likewise.
+        evaluated_generation: The one a step was decided for with the instance's state known.
+        failed_action: The step that ``failure`` came from.
+        create_sent: Whether a create may ever have reached the provider.
+        create_may_land_until: Until when a create without an answer may still take effect, in epoch seconds.
+        proven: Whether the instance has passed a probe.
+        early_ends: How many instances in a row ended before they had.
+        ended_incarnation: The last one that was counted.
+        create_not_before: When the next one may be made, in epoch seconds.
+        health_subject: What ``health`` is about; "" while there is no verdict.
         provider: Remembered, with its route, so that a config edit does not lose an instance to be deleted.
         entry_hash: The provider's config entry as its own queue read it last.
         told: The view the broker has, or None when it has to be told.
+        not_taken_on: Why the broker did not take the view, or "".
         status: The object's status as last written or read.
     """
 
@@ -47,13 +58,24 @@ class ProxyState:
     route: ProviderRoute | None = None
     entry_hash: str = ""
     instance: InstanceRecord | None = None
+    create_sent: bool = False
+    create_may_land_until: float = 0.0
+    proven: bool = False
+    early_ends: int = 0
+    ended_incarnation: str = ""
+    create_not_before: float = 0.0
     failure: Failure | None = None
+    failed_action: str = ""
     failures_in_a_row: int = 0
     failed_cause: str = ""
     handled_retry: str = ""
     handled_rotate: str = ""
+    seen_generation: int = 0
+    seen_deleting: bool = False
     evaluated_generation: int = 0
+    health_subject: str = ""
     health: Health = field(default_factory=Health)
     health_state: HealthState = field(default_factory=HealthState)
     told: LeasingView | None = None
+    not_taken_on: str = ""
     status: ProxyStatus = field(default_factory=ProxyStatus)

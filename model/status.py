@@ -44,7 +44,8 @@ class Facts:
         message: Its message; error text is cleaned here.
         latched: Whether a permanent failure stands.
         ip: Address of the running instance; "" otherwise.
-        evaluated_generation: The generation that was evaluated to the end of a step, or 0.
+        evaluated_generation: The latest generation that a step was decided for, or 0.
+        not_taken_on: Why the lease broker does not hand the proxy out, or "".
     """
 
     managed: bool
@@ -60,6 +61,7 @@ class Facts:
     evaluated_generation: int = 0
     handled_retry: str = ""
     handled_rotate: str = ""
+    not_taken_on: str = ""
     health: Health = field(default_factory=Health)
 
 
@@ -129,6 +131,8 @@ def _phase(facts: Facts, health: Health) -> str:
 
 
 def _ready(phase: str, facts: Facts, health: Health) -> tuple[str, str, str]:
+    if phase == READY and facts.not_taken_on:
+        return "False", "LeaseBrokerFull", facts.not_taken_on
     if phase == READY:
         return "True", READY, ""
     if not facts.provisioned or facts.deleting:

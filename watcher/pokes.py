@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from model.errors import UnavailableError
+from model.errors import PokeRefusedError, UnavailableError
 from model.messages import Poke
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,9 @@ class PokeQueue:
             try:
                 await self._send(poke)
                 failures = 0
+            except PokeRefusedError as error:
+                # One Proxy that Temporal refuses must not keep the pokes of all others.
+                logger.error("%s", error)
             except UnavailableError as error:
                 logger.warning("%s", error)
                 async with self._arrived:

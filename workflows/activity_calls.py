@@ -64,9 +64,11 @@ async def tell_broker(tell: messages.BrokerTell) -> messages.BrokerAnswer:
     return result
 
 
-async def look_for_instance(route: messages.ProviderRoute, query: messages.InstanceQuery) -> messages.InstanceAnswer:
-    """Ask the provider what is there."""
-    result: messages.InstanceAnswer = await workflow.execute_activity(
+def start_looking(
+    route: messages.ProviderRoute, query: messages.InstanceQuery
+) -> ActivityHandle[messages.InstanceAnswer]:
+    """Start to ask the provider what is there."""
+    return workflow.start_activity(
         "look_for_instance",
         query,
         task_queue=route.task_queue,
@@ -75,13 +77,15 @@ async def look_for_instance(route: messages.ProviderRoute, query: messages.Insta
         start_to_close_timeout=timedelta(seconds=90),
         heartbeat_timeout=timedelta(seconds=10),
         retry_policy=_THREE_TRIES,
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
     )
-    return result
 
 
-async def create_instance(route: messages.ProviderRoute, create: messages.CreateInstance) -> messages.InstanceAnswer:
-    """Create, or adopt what an earlier attempt made; the wait for a slow backend is the activity's own."""
-    result: messages.InstanceAnswer = await workflow.execute_activity(
+def start_creating(
+    route: messages.ProviderRoute, create: messages.CreateInstance
+) -> ActivityHandle[messages.InstanceAnswer]:
+    """Start to create, or adopt what an earlier attempt made; the wait for a slow backend is the activity's own."""
+    return workflow.start_activity(
         "create_instance",
         create,
         task_queue=route.task_queue,
@@ -90,9 +94,7 @@ async def create_instance(route: messages.ProviderRoute, create: messages.Create
         start_to_close_timeout=timedelta(minutes=30),
         heartbeat_timeout=timedelta(seconds=10),
         retry_policy=_THREE_TRIES,
-        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
-    return result
 
 
 def start_awaiting_instance(
@@ -112,9 +114,9 @@ def start_awaiting_instance(
     )
 
 
-async def remove_instance(route: messages.ProviderRoute, remove: messages.RemoveInstance) -> bool:
-    """Delete one incarnation and wait until it is proven gone; False when the object no longer asks for it."""
-    result: bool = await workflow.execute_activity(
+def start_removing(route: messages.ProviderRoute, remove: messages.RemoveInstance) -> ActivityHandle[bool]:
+    """Start to delete one incarnation and to wait until it is proven gone; False when nobody asks for it any more."""
+    return workflow.start_activity(
         "remove_instance",
         remove,
         task_queue=route.task_queue,
@@ -122,9 +124,9 @@ async def remove_instance(route: messages.ProviderRoute, remove: messages.Remove
         schedule_to_start_timeout=SCHEDULE_TO_START,
         start_to_close_timeout=timedelta(seconds=120),
         heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=_POLL,
+        retry_policy=_THREE_TRIES,
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
     )
-    return result
 
 
 def start_watching_health(task_queue: str, watch: messages.WatchHealth) -> ActivityHandle[messages.HealthReport]:

@@ -4,7 +4,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 with workflow.unsafe.imports_passed_through():
-    from model.failures import Failure, failure_of
+    from model.failures import Failure, failure_of, is_refusal
     from model.reasons import Provisioned
 
 
@@ -31,10 +31,19 @@ def entry_hash_from(error: ActivityError) -> str:
     return ""
 
 
-def outcome_is_unknown(error: ActivityError) -> bool:
-    """Whether the activity may still take effect: its worker was lost after it had begun."""
+def certainly_made_nothing(error: ActivityError) -> bool:
+    """Whether a failed create has no effect and can have none later.
+
+    Nobody took it, or its first and only attempt was refused. Everything else, a worker that was lost and a call that
+    was not answered in time included, may still take effect.
+    """
     cause = error.cause
-    return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
+    if isinstance(cause, TimeoutError):
+        return cause.type == TimeoutType.SCHEDULE_TO_START
+    if not isinstance(cause, ApplicationError):
+        return False
+    attempt = int(cause.details[1]) if len(cause.details) > 1 else 2
+    return attempt == 1 and is_refusal(cause.type or "")
 
 
 def object_has_changed(error: ActivityError) -> bool:

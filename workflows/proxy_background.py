@@ -22,6 +22,10 @@ class Background:
         """Whether something ended and waits to be taken."""
         return _is_done(self._awaiting) or _is_done(self._watching)
 
+    def has_report(self) -> bool:
+        """Whether the watch ended and waits to be taken."""
+        return _is_done(self._watching)
+
     @property
     def is_awaiting(self) -> bool:
         """Whether an instance is being waited for."""

@@ -1,6 +1,7 @@
 """Makes an object's status and the lease broker say what is so, each only when it changed."""
 
 import asyncio
+import dataclasses
 from datetime import timedelta
 
 from temporalio import workflow
@@ -11,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from model.proxy import Proxy, ProxyStatus
     from model.proxy_state import ProxyState
     from model.reasons import Provisioned
-    from model.status import build_status, same_status
+    from model.status import Facts, build_status, same_status
     from workflows import activity_calls
 
 _PATIENCE = timedelta(seconds=20)
@@ -29,7 +30,9 @@ class Publisher:
         self._state = state
         self.status_is_pending = False
 
-    async def publish(self, proxy: Proxy, reason: Provisioned, message: str = "", *, required: bool = False) -> None:
+    async def publish(
+        self, proxy: Proxy, reason: Provisioned, message: str, *, required: bool, evaluated: bool
+    ) -> None:
         """Write the status and tell the broker, side by side, so that an outage of one holds up only itself.
 
         Args:
@@ -38,55 +41,78 @@ class Publisher:
             message: For the same.
             required: The status must stand before the caller touches an instance; otherwise a status that could not
                 be written is left pending.
+            evaluated: Whether a step was decided for this generation.
 
         Raises:
             ObjectChanged: The object is gone or was recreated.
             ActivityError: The status could not be written, and it was required.
         """
         state = self._state
-        facts = proxy_facts.facts(state, proxy, reason, message)
+        patience = _REQUIRED_PATIENCE if required else _PATIENCE
+        facts = proxy_facts.facts(state, proxy, reason, message, evaluated=evaluated)
         status = build_status(state.status, facts, proxy_facts.rfc3339(workflow.now()))
-        state.evaluated_generation = proxy.generation
+        if evaluated:
+            state.evaluated_generation = proxy.generation
         view = proxy_facts.leasing_view(state, proxy, status)
         told, written = await asyncio.gather(
-            self._tell(view), self._write(status, _REQUIRED_PATIENCE if required else _PATIENCE), return_exceptions=True
+            self._tell(view), self._write(state.uid, status, patience), return_exceptions=True
         )
+        if state.not_taken_on != facts.not_taken_on and not isinstance(written, BaseException):
+            facts = dataclasses.replace(facts, not_taken_on=state.not_taken_on)
+            status = build_status(state.status, facts, proxy_facts.rfc3339(workflow.now()))
+            (written,) = await asyncio.gather(self._write(state.uid, status, patience), return_exceptions=True)
         if isinstance(told, BaseException):
             raise told
         self.status_is_pending = isinstance(written, ActivityError)
         if isinstance(written, BaseException) and (required or not self.status_is_pending):
             raise written
 
+    async def explain_wait(self, proxy: Proxy, message: str) -> None:
+        """Say on an object that is not ours to work on yet why it has to wait.
+
+        Raises:
+            ObjectChanged: The object is gone or was recreated.
+            ActivityError: The status could not be written.
+        """
+        facts = Facts(managed=proxy.spec.managed, reason=Provisioned.REPLACING, message=message)
+        status = build_status(proxy.status, facts, proxy_facts.rfc3339(workflow.now()))
+        if not same_status(status, proxy.status):
+            await self._write(proxy.uid, status, _PATIENCE)
+
     async def tell_gone(self, uid: str) -> None:
         """Tell the broker that the object with this uid is gone."""
-        await self._send(messages.ProxyReference(namespace=self._state.namespace, name=self._state.name, uid=uid), None)
+        await self._send(self._reference(uid), None)
         self._state.told = None
 
-    async def _write(self, status: ProxyStatus, patience: timedelta) -> None:
+    async def _write(self, uid: str, status: ProxyStatus, patience: timedelta) -> None:
         state = self._state
-        if same_status(status, state.status):
+        if uid == state.uid and same_status(status, state.status):
             return
-        write = messages.StatusWrite(reference=self._reference(), status=status)
+        write = messages.StatusWrite(reference=self._reference(uid), status=status)
         if not await activity_calls.write_status(write, patience):
             raise ObjectChanged
-        state.status = status
+        if uid == state.uid:
+            state.status = status
 
     async def _tell(self, view: messages.LeasingView) -> None:
-        if view != self._state.told:
-            await self._send(self._reference(), view)
-            self._state.told = view
+        state = self._state
+        if view == state.told:
+            return
+        state.not_taken_on = await self._send(self._reference(state.uid), view)
+        state.told = None if state.not_taken_on else view
 
-    async def _send(self, reference: messages.ProxyReference, view: messages.LeasingView | None) -> None:
+    async def _send(self, reference: messages.ProxyReference, view: messages.LeasingView | None) -> str:
+        """Tell one transition, above anything newer that the broker has; return why it was refused, or ""."""
         state = self._state
         while True:
             state.order += 1
             tell = messages.BrokerTell(reference=reference, order=(state.chain_start, state.order), view=view)
             answer = await activity_calls.tell_broker(tell)
             if answer.accepted or answer.refusal:
-                return
+                return answer.refusal
             # Another chain of this workflow told something newer; ours is the one that lives.
             state.chain_start, state.order = answer.order
 
-    def _reference(self) -> messages.ProxyReference:
+    def _reference(self, uid: str) -> messages.ProxyReference:
         state = self._state
-        return messages.ProxyReference(namespace=state.namespace, name=state.name, uid=state.uid)
+        return messages.ProxyReference(namespace=state.namespace, name=state.name, uid=uid)

@@ -38,7 +38,7 @@ async def test_only_what_may_pass_is_retried_by_temporal(error: Exception, retri
     assert failure.type == type(error).__name__
     assert failure.non_retryable is not retried
     assert failure.message == "x"
-    assert list(failure.details) == ["entry-hash"]
+    assert list(failure.details) == ["entry-hash", 1]
 
 
 async def test_whoever_polls_lets_nothing_be_retried() -> None:

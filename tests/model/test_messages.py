@@ -81,7 +81,13 @@ VIEW = messages.LeasingView(
     deleting=True,
 )
 WATCH = messages.WatchHealth(
-    reference=REFERENCE, order=(1_700_000_000_000, 3), host="h", port=1, check=CHECK, state=HEALTH_STATE
+    reference=REFERENCE,
+    order=(1_700_000_000_000, 3),
+    incarnation="i",
+    host="h",
+    port=1,
+    check=CHECK,
+    state=HEALTH_STATE,
 )
 POKE = messages.Poke(namespace="ns", name="n", uid="u", fingerprint="f", look=True, entry_hash="e")
 

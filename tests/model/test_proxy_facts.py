@@ -92,7 +92,17 @@ class TestDesired:
     def test_a_config_edit_does_not_lose_an_instance_to_be_deleted(
         self, route: Any, remembered: Any, deleting: bool, uid: str, known: bool
     ) -> None:
-        desired = proxy_facts.desired(reading(proxy(deleting=deleting), route=route), state(route=remembered, uid=uid))
+        known_state = state(route=remembered, uid=uid, instance=INSTANCE)
+        desired = proxy_facts.desired(reading(proxy(deleting=deleting), route=route), known_state)
+        assert desired is not None
+        assert desired.provider_known is known
+
+    @pytest.mark.parametrize(("until", "known"), [(0.0, False), (1_700_000_000.0, True)])
+    def test_without_an_instance_a_route_is_kept_only_for_a_create_that_may_still_land(
+        self, until: float, known: bool
+    ) -> None:
+        without = state(route=ROUTE, instance=None, create_may_land_until=until)
+        desired = proxy_facts.desired(reading(proxy(deleting=True), route=None), without)
         assert desired is not None
         assert desired.provider_known is known
 
@@ -178,9 +188,20 @@ def test_forgetting_leaves_only_the_order_of_things() -> None:
         failed_cause="c",
         handled_retry="a",
         handled_rotate="b",
+        failed_action="Create",
+        create_sent=True,
+        create_may_land_until=1.0,
+        proven=True,
+        early_ends=1,
+        ended_incarnation="i0",
+        create_not_before=2.0,
+        seen_generation=6,
+        seen_deleting=True,
         evaluated_generation=5,
+        not_taken_on="full",
         health=GOOD,
         health_state=HealthState(verdict="Healthy"),
+        health_subject="10.0.0.1:3128#i1",
         told=proxy_facts.view_of(proxy(), ProxyStatus(), ""),
         status=ProxyStatus(phase="Ready"),
     )
@@ -191,6 +212,33 @@ def test_forgetting_leaves_only_the_order_of_things() -> None:
     assert unset == ["namespace", "name"]
     proxy_facts.forget_object(full)
     assert full == ProxyState(namespace="ns", name="n", chain_start=1, order=2, watches=3)
+
+
+def test_an_instance_that_ends_before_a_probe_passed_delays_the_next_one() -> None:
+    crashing = state()
+    waits = []
+    for number in range(8):
+        proxy_facts.note_end(crashing, f"i{number}", 1000.0)
+        proxy_facts.note_end(crashing, f"i{number}", 2000.0)
+        waits.append(crashing.create_not_before - 1000.0)
+    assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
+    crashing.proven = True
+    proxy_facts.note_end(crashing, "i9", 1000.0)
+    assert (crashing.early_ends, crashing.create_not_before, crashing.proven) == (0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"instance": dataclasses.replace(INSTANCE, ip="10.0.0.2")},
+        {"instance": dataclasses.replace(INSTANCE, incarnation="i2")},
+    ],
+)
+def test_a_verdict_is_about_one_address_and_one_incarnation(changed: dict[str, Any]) -> None:
+    before = proxy_facts.health_subject(state(instance=INSTANCE), proxy())
+    assert before
+    assert proxy_facts.health_subject(state(**changed), proxy()) not in ("", before)
+    assert proxy_facts.health_subject(state(instance=None), proxy()) == ""
 
 
 class TestFacts:

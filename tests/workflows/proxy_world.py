@@ -2,14 +2,15 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from model import messages, names
@@ -17,6 +18,7 @@ from model.health import HEALTHY, HealthChange, HealthState
 from model.instance import Instance, InstanceState
 from model.proxy import Proxy, ProxySpec
 from model.proxy_state import ProxyState
+from workflows import activity_calls
 from workflows.proxy import ProxyWorkflow
 
 NAMESPACE, NAME = "ns", "px"
@@ -38,7 +40,7 @@ def managed(uid: str = "uid-1", **changes: Any) -> Proxy:
 
 def external(uid: str = "uid-1", **changes: Any) -> Proxy:
     spec = ProxySpec(mode="External", endpoint_host="127.0.0.1")
-    return dataclasses.replace(managed(uid), finalizers=(), spec=spec, **changes)
+    return dataclasses.replace(managed(uid), **{"finalizers": (), "spec": spec, **changes})
 
 
 class World:
@@ -54,7 +56,17 @@ class World:
         self.orders: list[tuple[int, int]] = []
         self.newer_order: tuple[int, int] | None = None
         self.hold_tells = asyncio.Event()
-        self.hold_tells.set()
+        self.hold_looks = asyncio.Event()
+        self.hold_probes = asyncio.Event()
+        for event in (self.hold_tells, self.hold_looks, self.hold_probes):
+            event.set()
+        self.route: messages.ProviderRoute | None = ROUTE
+        self.spec_hash = "v1-aaaa"
+        self.created_as = InstanceState.RUNNING
+        self.broker_is_full = False
+        self.watches: list[messages.WatchHealth] = []
+        self.healthy_watches = 0
+        self.after_removal: Callable[[], None] = lambda: None
         self.errors: dict[str, Exception] = {}
 
     @activity.defn
@@ -62,8 +74,10 @@ class World:
         self.reads += 1
         if self.proxy is None:
             return messages.ProxyReading(fingerprint=self.fingerprint)
-        route = ROUTE if self.proxy.spec.managed else None
-        return messages.ProxyReading(proxy=self.proxy, spec_hash="v1-aaaa", route=route, fingerprint=self.fingerprint)
+        route = self.route if self.proxy.spec.managed else None
+        return messages.ProxyReading(
+            proxy=self.proxy, spec_hash=self.spec_hash, route=route, fingerprint=self.fingerprint
+        )
 
     @activity.defn
     async def add_finalizer(self, reference: messages.ProxyReference) -> messages.ProxyReading:
@@ -96,12 +110,15 @@ class World:
         await self.hold_tells.wait()
         if self.newer_order is not None and order <= self.newer_order:
             return messages.BrokerAnswer(accepted=False, order=self.newer_order)
+        if self.broker_is_full and tell.view is not None:
+            return messages.BrokerAnswer(accepted=False, refusal="the budget is used up")
         self.tells.append(tell)
         return messages.BrokerAnswer(accepted=True)
 
     @activity.defn
     async def look_for_instance(self, _query: messages.InstanceQuery) -> messages.InstanceAnswer:
         self._called("look_for_instance")
+        await self.hold_looks.wait()
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
 
     @activity.defn
@@ -109,10 +126,10 @@ class World:
         self._called("create_instance")
         self.instance = Instance(
             provider_id="box/1",
-            incarnation="i1",
+            incarnation=f"i{self.calls.count('create_instance')}",
             name="proxy-1",
-            state=InstanceState.RUNNING,
-            ip="127.0.0.9",
+            state=self.created_as,
+            ip="127.0.0.9" if self.created_as is InstanceState.RUNNING else "",
             uid=create.reference.uid,
             spec_hash="v1-aaaa",
             created_at=datetime.now(UTC),
@@ -121,17 +138,24 @@ class World:
 
     @activity.defn
     async def await_instance(self, _query: messages.InstanceQuery) -> messages.InstanceAnswer:
+        self._called("await_instance")
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
 
     @activity.defn
     async def remove_instance(self, _remove: messages.RemoveInstance) -> bool:
         self._called("remove_instance")
         self.instance = None
+        self.after_removal()
         return True
 
     @activity.defn
     async def watch_health(self, watch: messages.WatchHealth) -> messages.HealthReport:
+        self.watches.append(watch)
+        while not self.hold_probes.is_set():
+            activity.heartbeat()
+            await asyncio.sleep(0.1)
         if watch.state.verdict == HEALTHY:
+            self.healthy_watches += 1
             while True:
                 activity.heartbeat()
                 await asyncio.sleep(0.2)
@@ -165,8 +189,27 @@ class World:
 
 
 @asynccontextmanager
-async def running_world(client: Client, world: World, *, cached_workflows: int = 100) -> AsyncIterator[None]:
-    """Serve the workflow and its scripted activities on all queues."""
+async def running_world(
+    client: Client,
+    world: World,
+    *,
+    cached_workflows: int = 100,
+    sandboxed: bool = True,
+    schedule_to_start: float | None = None,
+) -> AsyncIterator[None]:
+    """Serve the workflow and its scripted activities on all queues.
+
+    Args:
+        client: Of a Temporal namespace of the test's own.
+        world: What the activities show.
+        cached_workflows: Size of the workflow cache.
+        sandboxed: False lets a test change a constant of the workflow's modules.
+        schedule_to_start: Seconds after which a queue counts as served by nobody.
+    """
+    patch = pytest.MonkeyPatch()
+    if schedule_to_start is not None:
+        patch.setattr(activity_calls, "SCHEDULE_TO_START", timedelta(seconds=schedule_to_start))
+        sandboxed = False
     control = Worker(
         client,
         task_queue=names.QUEUE_CONTROL,
@@ -175,12 +218,17 @@ async def running_world(client: Client, world: World, *, cached_workflows: int =
         max_cached_workflows=cached_workflows,
         workflow_runner=SandboxedWorkflowRunner(
             restrictions=SandboxRestrictions.default.with_passthrough_modules("model")
-        ),
+        )
+        if sandboxed
+        else UnsandboxedWorkflowRunner(),
     )
     provider = Worker(client, task_queue=names.QUEUE_PROVIDER, activities=world.activities)
     probes = Worker(client, task_queue=names.QUEUE_PROBES, activities=world.activities)
-    async with control, provider, probes:
-        yield
+    try:
+        async with control, provider, probes:
+            yield
+    finally:
+        patch.undo()
 
 
 async def start(client: Client, fingerprint: str = "f0") -> WorkflowHandle[Any, Any]:

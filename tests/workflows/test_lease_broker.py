@@ -53,7 +53,7 @@ async def test_updates_across_three_changes_of_runs_are_answered_and_counted_onc
     async def one_update(number: int) -> None:
         lease_id = new_id()
         batch = join_operations([encode_operation(Acquire(lease_id, {}, "", 600_000, COOLDOWN))])
-        for _ in range(40):
+        for _ in range(240):
             sending = asyncio.ensure_future(
                 handle.execute_update(lease_broker.UPDATE_BATCH, batch, id=f"update-{number}", result_type=str)
             )

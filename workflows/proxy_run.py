@@ -1,0 +1,316 @@
+"""What the steps of a Proxy's workflow share: the object as read, the instance as observed, the pace, and the news."""
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+from temporalio.workflow import ActivityHandle
+
+with workflow.unsafe.imports_passed_through():
+    from model import decide as deciding
+    from model import failures, messages, names, proxy_facts
+    from model.decide import Action, Observed, Presence
+    from model.failures import Failure
+    from model.proxy import Proxy
+    from model.proxy_state import InstanceRecord, ProxyState
+    from model.reasons import Provisioned
+    from model.status import Health
+    from workflows import activity_calls
+    from workflows.activity_failures import failure_from
+    from workflows.proxy_background import Background
+    from workflows.proxy_pace import Pace, Wake
+    from workflows.proxy_publishing import ObjectChanged, Publisher
+
+_BROKER_WAIT_SECONDS = 300.0
+
+
+class Run:
+    """One run of the workflow.
+
+    Attributes:
+        state: What outlives the run.
+        reading: The object as read last; None before the first reading.
+        observed: What the provider said last.
+        poked: Whether the object has to be read again.
+        awaited_too_long: Whether an instance has been coming for longer than the status may keep silent about.
+    """
+
+    def __init__(self, state: ProxyState) -> None:
+        self.state = state
+        self.publisher = Publisher(state)
+        self.background = Background()
+        self.pace = Pace()
+        self.reading: messages.ProxyReading | None = None
+        self.observed = Observed()
+        self.poked = True
+        self.awaited_too_long = False
+
+    # ------------------------------------------------------------------ seeing
+
+    async def read(self) -> messages.ProxyReading:
+        """Read the object, and take it in."""
+        self.poked = False
+        self.reading = await activity_calls.read_proxy(self.reference())
+        await self.take_reading(self.reading)
+        return self.reading
+
+    async def take_reading(self, reading: messages.ProxyReading) -> None:
+        """Take in the object as it is now; one with another uid only when nothing of the former is left."""
+        state, proxy = self.state, reading.proxy
+        state.fingerprint = reading.fingerprint
+        if proxy is None or (state.uid != proxy.uid and state.instance is not None):
+            return
+        if state.uid != proxy.uid:
+            if state.uid:
+                await self.publisher.tell_gone(state.uid)
+            proxy_facts.adopt_object(state, proxy)
+            state.fingerprint = reading.fingerprint
+            self.observed = Observed()
+        elif (state.seen_generation, state.seen_deleting) != (proxy.generation, proxy.deleting):
+            self.forget_failures()
+        state.seen_generation, state.seen_deleting = proxy.generation, proxy.deleting
+        state.status = proxy.status
+        if reading.route is not None:
+            state.route = reading.route
+            state.entry_hash = state.entry_hash or reading.route.entry_hash
+        retry = proxy.annotations.get(names.ANNOTATION_RETRY, "")
+        if retry not in ("", state.handled_retry):
+            state.handled_retry = retry
+            self.ask_provider_again()
+
+    def ask_provider_again(self) -> None:
+        """Forget what the provider said, and how often something failed."""
+        self.observed = Observed()
+        self.forget_failures()
+
+    def forget_failures(self) -> None:
+        """Try again at once: something is different now."""
+        self.forget_retry()
+        self.state.create_not_before = 0.0
+
+    def forget_retry(self) -> None:
+        """Nothing has to be waited out any more."""
+        self.state.failures_in_a_row = 0
+        self.pace.clear(Wake.RETRY)
+
+    def take_answer(self, answer: messages.InstanceAnswer, action: Action) -> None:
+        """Take in what the provider said of the instance.
+
+        Args:
+            answer: What it said.
+            action: The step that asked. A failure is over when the step that failed succeeds, or the instance runs.
+        """
+        state, instance = self.state, answer.instance
+        is_removal = state.failed_action in (Action.REPLACE, Action.DELETE)
+        if action == state.failed_action or (instance is not None and instance.ip and not is_removal):
+            state.failure, state.failed_action = None, ""
+            self.forget_retry()
+        self.awaited_too_long = False
+        state.entry_hash = answer.entry_hash or state.entry_hash
+        before = state.instance
+        if instance is None:
+            if before is not None:
+                proxy_facts.note_end(state, before.incarnation, self.now())
+            self.observed = Observed(presence=Presence.ABSENT)
+            return
+        presence = deciding.PRESENCE_OF_STATE[instance.state]
+        if presence is Presence.STOPPED:
+            proxy_facts.note_end(state, instance.incarnation, self.now())
+        self.observed = Observed(presence=presence, spec_hash=instance.spec_hash)
+        state.instance = InstanceRecord(
+            provider_id=instance.provider_id,
+            incarnation=instance.incarnation,
+            spec_hash=instance.spec_hash,
+            ip=instance.ip if presence is Presence.RUNNING else "",
+        )
+
+    async def take_report(self) -> bool:
+        """Take in the verdict of an ended watch; True if there was one."""
+        watched = self.background.take_watched()
+        if watched is None:
+            return False
+        state = self.state
+        try:
+            report = await watched
+        except ActivityError as error:
+            self._note_nobody_probes(failure_from(error, self.probe_queue()))
+            return True
+        state.health_state = report.state
+        state.health = proxy_facts.health_of(report.change)
+        if state.health.status == "True":
+            state.proven, state.early_ends = True, 0
+        if state.health.status == "False" and state.managed:
+            self.observed = Observed()
+        return True
+
+    def _note_nobody_probes(self, failure: Failure) -> None:
+        """Without anyone probing there is no verdict and no leasing; the queue may be another one by now."""
+        state = self.state
+        subject = state.health_subject
+        proxy_facts.forget_health(state)
+        state.health = Health(reason=str(failure.reason), message=failure.message)
+        state.health_subject = subject
+        self.pace.set(Wake.WATCH, self.now() + failures.FIRST_WAIT_SECONDS)
+        self.poked = True
+
+    # ------------------------------------------------------------------ telling
+
+    async def publish(
+        self, proxy: Proxy, reason: Provisioned, message: str = "", *, required: bool = False, evaluated: bool = True
+    ) -> None:
+        """Make status and broker say what is so; a verdict about something else than what runs now is dropped first."""
+        state = self.state
+        subject = proxy_facts.health_subject(state, proxy)
+        if subject and subject != state.health_subject:
+            if state.health_subject:
+                proxy_facts.forget_health(state)
+                self.background.stop_watching()
+            state.health_subject = subject
+        await self.publisher.publish(proxy, reason, message, required=required, evaluated=evaluated)
+        if self.publisher.status_is_pending:
+            self.pace.set(Wake.STATUS, self.now() + failures.FIRST_WAIT_SECONDS)
+        if state.not_taken_on:
+            self.pace.set(Wake.BROKER, self.now() + _BROKER_WAIT_SECONDS)
+
+    async def publish_step(
+        self, proxy: Proxy, reason: Provisioned, message: str = "", *, required: bool = False, evaluated: bool = True
+    ) -> None:
+        """Publish what a step is about, or the failure that stands: a retry loop says the same all the time."""
+        failure = self.state.failure
+        if failure is not None:
+            reason, message = failure.reason, failure.message
+        await self.publish(proxy, reason, message, required=required, evaluated=evaluated)
+
+    async def fail(self, failure: Failure, action: str, *, evaluated: bool = True) -> None:
+        """Show a failure and plan the next try.
+
+        Args:
+            failure: What failed.
+            action: The step it came from.
+            evaluated: Whether the step was decided with the instance's state known.
+        """
+        state, reading = self.state, self.reading
+        proxy = reading.proxy if reading is not None else None
+        state.failure, state.failed_action = failure, action
+        state.failures_in_a_row += 1
+        wait = failures.wait_after(failure, state.failures_in_a_row)
+        if failure.latched and (proxy is None or proxy.deleting):
+            wait = failures.SLOW_WAIT_SECONDS
+        elif failure.latched and proxy is not None and reading is not None:
+            state.failed_cause = failures.failed_cause(
+                proxy.generation, reading.spec_hash, state.entry_hash, state.handled_retry
+            )
+        if wait is not None:
+            self.pace.set(Wake.RETRY, self.now() + wait)
+        if proxy is not None and proxy.uid != state.uid:
+            await self.publisher.explain_wait(proxy, f"the former object's instance is not gone yet: {failure.message}")
+        elif proxy is not None:
+            await self.publish(proxy, failure.reason, failure.message, evaluated=evaluated)
+            self.keep_watching_what_runs(proxy)
+
+    # ------------------------------------------------------------------ what lasts
+
+    async def wait_for_create(
+        self, handle: ActivityHandle[messages.InstanceAnswer], proxy: Proxy
+    ) -> messages.InstanceAnswer:
+        """Wait for a create, which is never overtaken; a deletion that comes meanwhile is shown at once."""
+        while not handle.done():
+            await workflow.wait_condition(lambda: handle.done() or self.poked)
+            if not handle.done():
+                self.poked = False
+                reading = await activity_calls.read_proxy(self.reference())
+                if reading.proxy is not None and reading.proxy.uid == proxy.uid and reading.proxy.deleting:
+                    await self.publish(reading.proxy, Provisioned.DELETING, "a create is under way")
+                    break
+        answer = await handle
+        # Whatever was read meanwhile is taken in only now, when it is known what was made.
+        self.poked = True
+        return answer
+
+    async def wait_unless_overtaken(
+        self, handle: ActivityHandle[messages.InstanceAnswer] | ActivityHandle[bool]
+    ) -> None:
+        """Wait for an activity that may be cut short; publish verdicts that come meanwhile.
+
+        Raises:
+            ObjectChanged: The object asks for something else now: it is being deleted, or its clean-up is skipped.
+        """
+        while not handle.done():
+            await workflow.wait_condition(lambda: handle.done() or self.poked or self.background.has_report())
+            if handle.done():
+                return
+            before = _urgency(self.reading)
+            if self.poked:
+                await self.read()
+            await self.take_report()
+            reading = self.reading
+            proxy = reading.proxy if reading is not None else None
+            if proxy is not None and proxy.uid == self.state.uid:
+                reason = Provisioned.DELETING if proxy.deleting else Provisioned.RUNNING
+                if proxy.deleting or (self.state.instance is not None and self.state.instance.ip):
+                    await self.publish(proxy, reason, self.running_message(), evaluated=False)
+            if _urgency(reading) != before:
+                handle.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                handle.cancel()
+                raise ObjectChanged
+
+    def keep_watching_what_runs(self, proxy: Proxy) -> None:
+        """Go on probing a running instance while its provider cannot be asked or has refused something."""
+        instance = self.state.instance
+        runs = not self.state.managed or (instance is not None and bool(instance.ip))
+        if runs and not proxy.deleting:
+            self.keep_watching(proxy)
+
+    def keep_watching(self, proxy: Proxy) -> None:
+        """Have the proxy probed where it runs; the running watch goes on if it is the right one."""
+        state = self.state
+        wanted = proxy_facts.wanted_watch(state, proxy)
+        if self.background.watches(wanted) or self.pace.is_set(Wake.WATCH):
+            return
+        state.watches += 1
+        self.background.watch_health(self.probe_queue(), wanted)
+
+    # ------------------------------------------------------------------ small things
+
+    def reference(self) -> messages.ProxyReference:
+        """The object."""
+        state = self.state
+        return messages.ProxyReference(namespace=state.namespace, name=state.name, uid=state.uid)
+
+    def query(self) -> messages.InstanceQuery:
+        """The instance."""
+        state = self.state
+        provider_id = state.instance.provider_id if state.instance is not None else ""
+        return messages.InstanceQuery(provider=state.provider, uid=state.uid, provider_id=provider_id)
+
+    def route(self) -> messages.ProviderRoute:
+        """Where the provider is served."""
+        if self.state.route is None:
+            raise RuntimeError("a provider call was decided on without a provider")
+        return self.state.route
+
+    def provider_queue(self) -> str:
+        """The queue of the provider's calls."""
+        return self.state.route.task_queue if self.state.route is not None else names.QUEUE_CONTROL
+
+    def probe_queue(self) -> str:
+        """The queue of the probes."""
+        route = self.state.route
+        return route.probe_task_queue if self.state.managed and route is not None else names.QUEUE_PROBES
+
+    def running_message(self) -> str:
+        """What there is to say about an instance that runs."""
+        if self.reading is None or not self.reading.cloud_init_error:
+            return ""
+        return f"it keeps running on what it was made from: {self.reading.cloud_init_error}"
+
+    @staticmethod
+    def now() -> float:
+        """The workflow's time, in epoch seconds."""
+        return workflow.now().timestamp()
+
+
+def _urgency(reading: messages.ProxyReading | None) -> tuple[bool, bool, str]:
+    """What about an object makes a running look or removal pointless when it changes."""
+    proxy = reading.proxy if reading is not None else None
+    if proxy is None:
+        return False, False, ""
+    return proxy.deleting, proxy.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true", proxy.uid
