@@ -223,9 +223,12 @@ class System:
             yield session
 
     async def list_proxies(self) -> dict[str, dict[str, Any]]:
-        """Return what the lease API lists, by the Proxy's name."""
-        async with self.crawler() as crawler, crawler.get("/v1/proxies") as answer:
-            body = await answer.json()
+        """Return what the lease API lists, by the Proxy's name; nothing while it does not serve yet."""
+        try:
+            async with self.crawler() as crawler, crawler.get("/v1/proxies") as answer:
+                body = await answer.json()
+        except aiohttp.ClientConnectionError:
+            return {}
         if answer.status != 200:
             return {}
         return {view["id"].partition("/")[2]: view for view in body["proxies"]}
