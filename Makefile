@@ -10,6 +10,11 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 TEST_PROCESSES ?= 3
 # More arguments for pytest, for instance: make test PYTEST_ARGUMENTS='-k squid'
 PYTEST_ARGUMENTS ?=
+# Arguments of the benchmark, for instance: make bench BENCH_ARGUMENTS='--only leases'
+BENCH_ARGUMENTS ?=
+# Of `make torture`: seconds of killing, and replicas of the lease API.
+DURATION ?= 300
+APIS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +24,7 @@ PIP_TOOLS := build/pip-tools
 LOWEST_PYTHON := python3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test lint bench requirements clean squid control-plane
+.PHONY: help demo dev test lint bench torture requirements clean squid control-plane
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,8 +46,11 @@ lint: $(BUILT) ## Style, types and the layers of the packages
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(BUILT) squid control-plane ## Measure; results go to build/bench.json
-	@$(BIN)/python -m bench
+bench: $(BUILT) squid control-plane ## Measure; results go to build/bench.json, the plot to build/bench.svg
+	@$(BIN)/python -m bench $(BENCH_ARGUMENTS)
+
+torture: $(BUILT) squid control-plane ## Kill everything at random under load and count leases; DURATION=300 APIS=2
+	@$(BIN)/python -m bench.torture --seconds $(DURATION) --apis $(APIS)
 
 squid: $(BUILT)
 	@$(BIN)/python -m app.dev.squid

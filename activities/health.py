@@ -8,13 +8,14 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from leasing.doubt_book import DoubtBook
 from leasing.latency_book import LatencyBook
 from model import messages, names
 from model.health import HealthState
 from model.probe import ProbeOutcome, ProbeResult
 from probing.metrics import MeasuredProber, ProbeMetrics
-from probing.probe import Prober
-from probing.watch import HealthWatch, WatchTarget
+from probing.probe import Prober, ProbeRequest
+from probing.watch import HealthWatch, Probes, WatchTarget
 
 _HAND_OVER_DELAY = timedelta(milliseconds=50)
 
@@ -35,10 +36,12 @@ class HealthActivities:
         When the worker shuts down, the attempt ends at once and the next worker goes on with the same counters.
         """
         uid = watch.reference.uid
-        probing = asyncio.ensure_future(self._watch(watch).run(activity.heartbeat))
+        health = self._watch(watch)
+        probing = asyncio.ensure_future(health.run(activity.heartbeat))
         closing = asyncio.ensure_future(activity.wait_for_worker_shutdown())
         try:
             self._take_over(uid, watch.order, probing)
+            self._latencies.doubts.watch(uid, health.wake)
             await asyncio.wait((probing, closing), return_when=asyncio.FIRST_COMPLETED)
             if probing.cancelled():
                 raise _superseded()
@@ -52,6 +55,7 @@ class HealthActivities:
         finally:
             probing.cancel()
             closing.cancel()
+            self._latencies.doubts.leave(uid, health.wake)
             running = self._running.get(uid)
             if running is not None and running[1] is probing:
                 del self._running[uid]
@@ -74,8 +78,9 @@ class HealthActivities:
             if result.outcome is ProbeOutcome.WORKS:
                 self._latencies.note(proxy, reference.uid, result.latency_millis)
 
+        measured = MeasuredProber(prober=self._prober, metrics=self._metrics, proxy=proxy)
         return HealthWatch(
-            prober=MeasuredProber(prober=self._prober, metrics=self._metrics, proxy=proxy),
+            prober=_DoubtedProber(measured, self._latencies.doubts, proxy, watch),
             target=WatchTarget(
                 namespace=reference.namespace,
                 name=reference.name,
@@ -92,6 +97,26 @@ class HealthActivities:
         proxy = names.proxy_id(watch.reference.namespace, watch.reference.name)
         self._metrics.forget(proxy)
         self._latencies.forget(proxy, watch.reference.uid)
+
+
+class _DoubtedProber:
+    """A prober that tells what it found to those who doubt the proxy."""
+
+    def __init__(self, prober: Probes, doubts: DoubtBook, proxy_id: str, watch: messages.WatchHealth) -> None:
+        self._prober = prober
+        self._doubts = doubts
+        self._proxy_id = proxy_id
+        self._uid = watch.reference.uid
+        self._next_in = watch.check.interval_seconds + watch.check.timeout_seconds
+
+    async def probe(self, request: ProbeRequest) -> ProbeResult:
+        """Probe once."""
+        started = asyncio.get_running_loop().time()
+        result = await self._prober.probe(request)
+        if result.outcome is not ProbeOutcome.NO_VERDICT:
+            works = result.outcome is ProbeOutcome.WORKS
+            self._doubts.note(self._proxy_id, self._uid, started=started, works=works, next_in=self._next_in)
+        return result
 
 
 def _last_heartbeat() -> HealthState | None:

@@ -7,8 +7,10 @@ from api.access_log import access_log_middleware
 from api.auth import HEALTH_PATH, auth_middleware
 from api.errors import BODY_LIMIT, error_middleware
 from api.leases import LeaseHandlers
-from api.listing import Listing, parse_filter
+from api.list_query import parse_query
+from api.listing import Listing
 from api.metrics import ApiMetrics
+from api.openapi import description_routes
 from api.settings import ApiSettings
 from leasing.client import BrokerClient
 
@@ -28,7 +30,7 @@ def create_app(settings: ApiSettings, broker: BrokerClient, registry: CollectorR
         return web.Response(text="ok\n")
 
     async def list_proxies(request: web.Request) -> web.Response:
-        return await listing.answer(parse_filter(request.query))
+        return await listing.answer(request, parse_query(request.query))
 
     app = web.Application(
         middlewares=[access_log_middleware, error_middleware, auth_middleware(settings.token)],
@@ -37,10 +39,13 @@ def create_app(settings: ApiSettings, broker: BrokerClient, registry: CollectorR
     app.add_routes(
         [
             web.get(HEALTH_PATH, health),
+            *description_routes(settings),
             web.get("/v1/proxies", list_proxies),
             web.post("/v1/leases", leases.acquire),
-            web.delete("/v1/leases/{id}", leases.release),
-            web.post("/v1/leases/{id}/report", leases.report),
+            web.get("/v1/leases/{id:[^/]+}", leases.look),
+            web.delete("/v1/leases/{id:[^/]+}", leases.release),
+            web.post("/v1/leases/{id:[^/]+}/renew", leases.renew),
+            web.post("/v1/leases/{id:[^/]+}/report", leases.report),
         ]
     )
     return app

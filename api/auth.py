@@ -9,15 +9,18 @@ from aiohttp.typedefs import Handler, Middleware
 from api.errors import ApiError
 
 HEALTH_PATH = "/healthz"
+OPEN_PATHS = frozenset({HEALTH_PATH, "/openapi.json", "/docs"})
+"""What is served without a token: whether the process lives, and what the API looks like. No secret is in it."""
+
 _PREFIX = b"Bearer "
 
 
 def auth_middleware(token: bytes) -> Middleware:
-    """Return a middleware that asks everything but the health check for the token; an empty token asks for nothing."""
+    """Return a middleware that asks everything but ``OPEN_PATHS`` for the token; an empty token asks for nothing."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if token and request.path != HEALTH_PATH and not _is_authorized(request, token):
+        if token and request.path not in OPEN_PATHS and not _is_authorized(request, token):
             raise ApiError(
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",

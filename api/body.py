@@ -46,7 +46,7 @@ async def _read(request: web.Request) -> bytes:
             return await request.read()
     except TimeoutError:
         raise ApiError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body did not arrive in time") from None
-    except (HttpProcessingError, web.RequestPayloadError):
+    except (HttpProcessingError, web.RequestPayloadError, ConnectionError):
         raise invalid_body("the body cannot be read as its headers announce it") from None
 
 

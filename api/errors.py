@@ -72,7 +72,7 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
     except UnavailableError as error:
         return unavailable(str(error)).response()
     except web.HTTPException as error:
-        return _from_http_exception(error).response()
+        return from_http_exception(error).response()
     except Exception:
         logger.exception("unhandled error in the handler of %s", route_of(request))
         return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "internal server error").response()
@@ -84,7 +84,8 @@ def route_of(request: web.Request) -> str:
     return resource.canonical if resource is not None else "unknown"
 
 
-def _from_http_exception(error: web.HTTPException) -> ApiError:
+def from_http_exception(error: web.HTTPException) -> ApiError:
+    """Return aiohttp's own refusal as one of ours."""
     status = HTTPStatus(error.status)
     if status is HTTPStatus.NOT_FOUND:
         return ApiError(status, "not_found", "no such path")

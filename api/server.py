@@ -2,17 +2,24 @@
 
 import asyncio
 import logging
+import socket
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 
-from api.errors import ApiError
+from api.errors import ApiError, from_http_exception
 from api.settings import ApiSettings, check_exposure, parse_address
 from model.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 60.0
+"""How long a connection may take to bring a complete head of a request: since it was made, or since the last answer."""
+
+UNREAD_SECONDS = 30
+"""How long a client may take no byte of an answer that waits for it."""
+
 SHUTDOWN_SECONDS = 10.0
 """How long requests that are being answered may take when the process stops."""
 
@@ -82,7 +89,29 @@ class ApiServer:
 
 
 class _Protocol(web.RequestHandler):
-    """Answers in the envelope what is no HTTP at all."""
+    """Answers in the envelope what never reaches the application, and waits for no client for ever."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        # Linux ends a connection whose window stays closed, tcp(7). Other systems lack the option, and then such a
+        # client holds no more than its connection.
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if connection is not None and option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, UNREAD_SECONDS * 1000)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        # aiohttp refuses an unknown Expect header before any middleware runs.
+        if isinstance(resp, web.HTTPException):
+            resp = from_http_exception(resp).response()
+        return await super().finish_response(request, resp, start_time)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        # A body that turned out to be malformed after it was answered is the client's affair.
+        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **kw)
 
     def handle_error(
         self,

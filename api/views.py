@@ -23,13 +23,13 @@ def proxy_json(proxy_id: str, view: ProxyView, active_leases: int) -> dict[str, 
     }
 
 
-def lease_json(lease_id: str, granted: Granted, ttl_seconds: int) -> dict[str, Any]:
+def lease_json(lease_id: str, granted: Granted) -> dict[str, Any]:
     """Return one lease."""
     return {
         "leaseID": lease_id,
         "proxy": proxy_json(granted.proxy_id, granted.view, granted.active_leases),
         "expiresAt": rfc3339(granted.expires_millis),
-        "ttlSeconds": ttl_seconds,
+        "ttlSeconds": granted.ttl_millis // 1000,
     }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 from api.application import create_app
+from api.readiness import BrokerReadiness
 from api.server import ApiServer
 from api.settings import check_exposure
 from app.components import components
@@ -19,7 +20,13 @@ async def run_lease_api(settings: LeaseApiSettings, stop: asyncio.Event) -> None
     check_exposure(settings.api)
     async with components(settings.cluster, needs_cluster=False) as parts:
         server = ApiServer(create_app(settings.api, parts.broker, parts.metrics), settings.api)
-        async with serving(settings.serving, parts.metrics, lambda: server.ready):
+        broker = BrokerReadiness(parts.broker)
+        async with serving(settings.serving, parts.metrics, lambda: server.ready and broker.ready):
             await server.start()
-            await stop.wait()
-            await server.stop()
+            checking = asyncio.create_task(broker.run(), name="readiness")
+            try:
+                await stop.wait()
+                await server.stop()
+            finally:
+                checking.cancel()
+                await asyncio.gather(checking, return_exceptions=True)

@@ -11,7 +11,6 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from temporalio.client import Client
 
@@ -19,18 +18,22 @@ from app.dev import binaries
 from app.dev.binaries import ControlPlaneBinaries
 from app.dev.report import progress, say, step
 from app.dev.squid import ensure_squid
-from bench import kubectl, leasing, results
+from app.errors import leaves
+from bench import extremes, kubectl, leasing, plot, results
 from bench.installation import Installation, installation
 from bench.provisioning import Provisioning
 from bench.ready_watch import ReadyWatch
 from bench.results import BenchError, Row
 from cluster.connection import ClusterConnection
 from cluster.installation import cluster_installation
+from leasing.client import BrokerClient
 from model.errors import EgressProxiesError
 from providers.local.settings import Software
 
 DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench.json"
-TOTAL_SECONDS = 235.0
+DEFAULT_PLOT = DEFAULT_OUTPUT.with_suffix(".svg")
+PARTS = ("starts", "leases", "extremes")
+TOTAL_SECONDS = 290.0
 
 
 def main() -> int:
@@ -43,7 +46,7 @@ def main() -> int:
         asyncio.run(_until_terminated(options, rows))
         code = 0
     except* (BenchError, EgressProxiesError) as errors:
-        for error in _leaves(errors):
+        for error in leaves(errors):
             say(f"the benchmark failed: {error}")
     except* TimeoutError:
         say(f"the benchmark failed: it was not done within {TOTAL_SECONDS:g} s")
@@ -55,19 +58,14 @@ def main() -> int:
     return code
 
 
-def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the system on its real parts.")
     parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, help="file for the rows (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="starts of a single proxy (default: %(default)s)")
     parser.add_argument("--fleet", type=int, default=50, help="proxies applied at once (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of one load (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.2, help="length of one load (default: %(default)s)")
+    parser.add_argument("--plot", type=Path, default=DEFAULT_PLOT, help="file for the plot (default: %(default)s)")
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure only this; may be given more than once")
     return parser.parse_args()
 
 
@@ -96,12 +94,35 @@ async def _measure(
         watch = ReadyWatch(connection)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(watch.run())
-            await _measure_starts(Provisioning(running, watch, temporal), running, software, options, rows)
-            identity = await cluster_installation(connection)
-            rows += await leasing.measure(running, temporal, identity, options.seconds)
+            if _wants(options, "starts"):
+                await _measure_starts(Provisioning(running, watch, temporal), running, software, options, rows)
+            else:
+                await Provisioning(running, watch, temporal).fleet(software[-1], options.fleet)
+            await _measure_leases(running, temporal, await cluster_installation(connection), options, rows)
             watching.cancel()
     finally:
         await connection.close()
+
+
+def _wants(options: argparse.Namespace, part: str) -> bool:
+    return not options.only or part in options.only
+
+
+async def _measure_leases(
+    running: Installation, temporal: Client, identity: str, options: argparse.Namespace, rows: list[Row]
+) -> None:
+    broker = BrokerClient(temporal, identity)
+    try:
+        if _wants(options, "leases"):
+            series = await leasing.measure(running, broker, options.seconds)
+            rows += leasing.rows(series)
+            plot.write(series, options.plot)
+        if _wants(options, "extremes"):
+            rows += await extremes.worker_death(running)
+            rows += await extremes.listing(running, broker)
+            rows += await extremes.floods(running, broker, temporal)
+    finally:
+        await broker.close()
 
 
 async def _measure_starts(

@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -27,11 +27,29 @@ from providers.local.settings import Software
 
 NETWORKS = {Software.SQUID: "127.77.1.0/24", Software.PROXY_PY: "127.77.2.0/24"}
 PROXY_PORT = 3128
+LEASE_WORKER, WORKER, WATCHER = "lease-worker", "worker", "watcher"
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 3.0
 _STEERING_PREFIXES = ("EGRESS_PROXIES_", "TEMPORAL_", "OTEL_")
 # Without compiled modules every new workflow would cost a compilation of its module.
 _STEERING = ("KUBECONFIG", "DISCOVERY_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONDONTWRITEBYTECODE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How the system is started.
+
+    Attributes:
+        apis: Replicas of the lease API.
+        networks: Loopback addresses of the proxies, by software.
+        worker_flags: More flags of the worker that does not serve leases.
+        watcher_flags: More flags of the watcher.
+    """
+
+    apis: int = 1
+    networks: Mapping[Software, str] = field(default_factory=lambda: NETWORKS)
+    worker_flags: tuple[str, ...] = ()
+    watcher_flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +60,32 @@ class Installation:
         directory: Temporary; everything of the run is kept in it.
         authority: Certificate of the authority that signed the origin's.
         probe_url: Where the origin is.
-        children: What runs, by name, for looking at what each costs.
+        servers: The servers that are not ours, by name.
+        parts: Our own processes, which can be killed and started again.
+        temporal: The Temporal server, which can be killed and started again.
     """
 
     directory: Path
     kubeconfig: Path
     kubectl: Path
     temporal_address: str
-    api_port: int
+    api_ports: tuple[int, ...]
     probe_url: str
     authority: Path
-    children: Mapping[str, ChildProcess]
+    servers: Mapping[str, ChildProcess]
+    parts: "Parts"
+    temporal: TemporalServer
+
+    @property
+    def children(self) -> dict[str, ChildProcess]:
+        """What runs now, by name, for looking at what each costs."""
+        temporal = {} if self.temporal.child is None else {"temporal": self.temporal.child}
+        return {**self.servers, **temporal, **self.parts.children}
+
+    @property
+    def api_port(self) -> int:
+        """The port of the first API."""
+        return self.api_ports[0]
 
 
 def provider_name(software: Software) -> str:
@@ -62,52 +95,67 @@ def provider_name(software: Software) -> str:
 
 @contextlib.asynccontextmanager
 async def installation(
-    directory: Path, programs: ControlPlaneBinaries, software: list[Software]
+    directory: Path, programs: ControlPlaneBinaries, software: list[Software], plan: Plan | None = None
 ) -> AsyncIterator[Installation]:
     """Start everything, and stop everything at the end.
 
     Raises:
         ProcessFailedError: A part did not become ready.
     """
+    plan = plan or Plan()
     ports = PortBook(directory / "ports.json")
     control_plane = ControlPlane(directory / "kubernetes", programs)
     temporal = TemporalServer(directory / "temporal", binaries.temporal(), synchronous="FULL")
-    parts = _Parts(directory, ports)
+    parts = Parts(directory, ports, plan)
     async with contextlib.AsyncExitStack() as cleanup:
         cleanup.push_async_callback(control_plane.stop)
         cleanup.push_async_callback(temporal.stop)
         with step("starting etcd, kube-apiserver and Temporal (SQLite, WAL, synchronous=FULL)"):
             await asyncio.gather(control_plane.start(), temporal.start())
             await apply_crds(control_plane.kubeconfig, binaries.kubectl())
-        providers_config = await asyncio.to_thread(_write_providers, directory, software)
+        providers_config = await asyncio.to_thread(_write_providers, directory, software, plan.networks)
         cleanup.push_async_callback(_stop_proxies, providers_config)
         cleanup.push_async_callback(parts.stop)
         with step("starting origin, lease worker, worker, watcher and lease API, a process each"):
             probe_url, authority = await parts.start_origin()
             environment = _environment(control_plane.kubeconfig, temporal.address, authority)
-            api_port = await parts.start_product(environment, providers_config, software)
-        servers = {child.name: child for child in control_plane.children}
-        if temporal.child is not None:
-            servers["temporal"] = temporal.child
+            api_ports = await parts.start_product(environment, providers_config, software)
         yield Installation(
             directory=directory,
             kubeconfig=control_plane.kubeconfig,
             kubectl=binaries.kubectl(),
             temporal_address=temporal.address,
-            api_port=api_port,
+            api_ports=api_ports,
             probe_url=probe_url,
             authority=authority,
-            children={**servers, **parts.children},
+            servers={child.name: child for child in control_plane.children},
+            parts=parts,
+            temporal=temporal,
         )
 
 
-class _Parts:
-    """The processes beside the servers."""
+@dataclass(frozen=True, kw_only=True)
+class _Start:
+    """How a process is started, the first time and again."""
 
-    def __init__(self, directory: Path, ports: PortBook) -> None:
+    command: list[str | Path]
+    environment: Mapping[str, str] | None
+    ready: ReadyCheck
+
+
+class Parts:
+    """The processes beside the servers.
+
+    Attributes:
+        children: What runs, by name.
+    """
+
+    def __init__(self, directory: Path, ports: PortBook, plan: Plan) -> None:
         self.children: dict[str, ChildProcess] = {}
         self._directory = directory
         self._ports = ports
+        self._plan = plan
+        self._starts: dict[str, _Start] = {}
 
     async def start_origin(self) -> tuple[str, Path]:
         """Start the probes' target; return its URL and the certificate to trust."""
@@ -120,21 +168,38 @@ class _Parts:
 
     async def start_product(
         self, environment: Mapping[str, str], providers_config: Path, software: list[Software]
-    ) -> int:
-        """Start workers, watcher and API; return the API's port once it knows that there are no proxies."""
-        api_port = self._ports.choose("api")["api"]
+    ) -> tuple[int, ...]:
+        """Start workers, watcher and APIs; return the APIs' ports once they know that there are no proxies."""
+        apis = self._ports.choose(*api_names(self._plan.apis))
         providers = ("--providers-config", str(providers_config))
         queues = (names.QUEUE_CONTROL, names.QUEUE_PROBES, *(provider_name(one) for one in software))
-        await asyncio.gather(
-            self._start_part("lease-worker", ("worker", *providers, *_queue_flags(names.QUEUE_LEASES)), environment),
-            self._start_part("worker", ("worker", *providers, *_queue_flags(*queues)), environment),
-            self._start_part("watcher", ("watcher",), environment),
-            self._start_part("api", ("api", "--discovery-addr", f"{LOOPBACK}:{api_port}"), environment),
-        )
+        worker = ("worker", *providers, *self._plan.worker_flags, *_queue_flags(*queues))
+        starts = [
+            self._start_part(LEASE_WORKER, ("worker", *providers, *_queue_flags(names.QUEUE_LEASES)), environment),
+            self._start_part(WORKER, worker, environment),
+            self._start_part(WATCHER, ("watcher", *self._plan.watcher_flags), environment),
+        ]
+        for name, port in apis.items():
+            starts.append(self._start_part(name, ("api", "--discovery-addr", f"{LOOPBACK}:{port}"), environment))
+        await asyncio.gather(*starts)
         async with asyncio.timeout(_READY_SECONDS):
-            while not await _api_grants_or_refuses(api_port):  # noqa: ASYNC110 - another process is waited for
-                await asyncio.sleep(0.1)
-        return api_port
+            for port in apis.values():
+                while not await _api_grants_or_refuses(port):  # noqa: ASYNC110 - another process is waited for
+                    await asyncio.sleep(0.1)
+        return tuple(apis.values())
+
+    async def kill(self, name: str) -> None:
+        """End a process with SIGKILL, as a crash does."""
+        await self.children[name].kill()
+
+    async def start_again(self, name: str) -> None:
+        """Start a process that has ended, as a supervisor does, and wait until it is ready.
+
+        Raises:
+            ProcessFailedError: It did not become ready.
+        """
+        start = self._starts[name]
+        await self._start(name, start.command, start.environment, start.ready)
 
     async def stop(self) -> None:
         """Stop what runs, all at once: whoever would bring a proxy back must be gone before the proxies are stopped."""
@@ -150,10 +215,16 @@ class _Parts:
     async def _start(
         self, name: str, command: list[str | Path], environment: Mapping[str, str] | None, ready: ReadyCheck
     ) -> None:
+        self._starts[name] = _Start(command=command, environment=environment, ready=ready)
         log = self._directory / "logs" / f"{name}.log"
         self.children[name] = await ChildProcess.start(
             name, command, log, environment=environment, ready=ready, deadline=_READY_SECONDS
         )
+
+
+def api_names(count: int) -> tuple[str, ...]:
+    """Return the names of so many API processes."""
+    return ("api",) if count == 1 else tuple(f"api-{number}" for number in range(count))
 
 
 def _queue_flags(*queues: str) -> tuple[str, ...]:
@@ -175,7 +246,7 @@ def _environment(kubeconfig: Path, temporal_address: str, authority: Path) -> di
     }
 
 
-def _write_providers(directory: Path, software: list[Software]) -> Path:
+def _write_providers(directory: Path, software: list[Software], networks: Mapping[Software, str]) -> Path:
     providers = [
         {
             "name": provider_name(one),
@@ -183,7 +254,7 @@ def _write_providers(directory: Path, software: list[Software]) -> Path:
             "taskQueue": provider_name(one),
             "local": {
                 "software": one.value,
-                "addresses": [NETWORKS[one]],
+                "addresses": [networks[one]],
                 "stateDir": str(directory / "proxies" / one.value),
             },
         }

@@ -1,125 +1,138 @@
-"""Leases per second: the product beside the same handlers over a table in memory, under the same load in one run."""
+"""Leases per second: the product beside memory and Redis behind the same handlers, under the same load in one run."""
 
 import asyncio
-import json
-import sys
-from collections.abc import Mapping
+import contextlib
+import statistics
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from temporalio.client import Client
 
 from app.dev.ports import PortBook
 from app.dev.processes import ChildProcess
 from app.dev.report import progress, step
 from bench.installation import Installation
-from bench.load import Load
-from bench.memory_broker import encode_proxies
-from bench.results import BenchError, Row, percentile
+from bench.load import Load, LoadPlan
+from bench.local_commit import encode_proxies
+from bench.redis_server import ensure_redis, start_redis
+from bench.results import Row, percentile
+from bench.running_load import run_load, start_broker
 from bench.usage import Usage
 from leasing.client import BrokerClient
 
+DURABLE, IN_MEMORY, REDIS = "durable", "in_memory", "redis"
+CLIENTS = (1, 16, 64, 256)
+MOST = CLIENTS[-1]
+IN_MEMORY_RATIO_TARGET = 0.55
+REDIS_RATIO_TARGET = 1.5
 ACQUIRE_P50_TARGET_MILLIS = 20.0
-CLIENTS = (1, 64)
-DURABLE = ""
-IN_MEMORY = "in_memory_"
-_WARM_UP_SECONDS = 1.0
-_SPARE_SECONDS = 30.0
+ACQUIRE_P99_TARGET_MILLIS = 150.0
+_WARM_UP_SECONDS = 0.4
+_ROUNDS = 5
+"""Short rounds in turn, and medians over them: what else the machine does hits every side, and seldom most rounds."""
 
 
-async def measure(installation: Installation, temporal: Client, installation_id: str, seconds: float) -> list[Row]:
-    """Return the rows for every number of clients; two rounds, so that a slow moment does not hit one side alone."""
-    memory, port = await _start_memory(installation, await _proxies(temporal, installation_id))
-    ports = {DURABLE: installation.api_port, IN_MEMORY: port}
-    rows: list[Row] = []
-    try:
-        usage = Usage({**installation.children, "in-memory": memory})
+@dataclass(frozen=True)
+class Series:
+    """What was measured of one side, by number of clients.
+
+    Attributes:
+        rounds: Leases per second of each round, in the order in which the sides took turns.
+    """
+
+    rounds: dict[int, list[float]] = field(default_factory=dict)
+    p50: dict[int, float] = field(default_factory=dict)
+    p99: dict[int, float] = field(default_factory=dict)
+
+    def add(self, clients: int, loads: Sequence[Load]) -> None:
+        """Take in the rounds with so many clients."""
+        millis = [value for load in loads for value in load.millis]
+        self.rounds[clients] = [len(load.millis) / load.seconds for load in loads]
+        self.p50[clients] = percentile(millis, 50)
+        self.p99[clients] = percentile(millis, 99)
+
+    @property
+    def per_second(self) -> dict[int, float]:
+        """The median round's leases per second."""
+        return {clients: statistics.median(rates) for clients, rates in self.rounds.items()}
+
+
+def ratios(one: Series, other: Series, clients: int) -> list[float]:
+    """Return how many times as many leases ``one`` made as ``other``, round by round."""
+    return [mine / its for mine, its in zip(one.rounds[clients], other.rounds[clients], strict=True)]
+
+
+async def measure(installation: Installation, broker: BrokerClient, seconds: float) -> dict[str, Series]:
+    """Measure every side with every number of clients, in rounds, so that a slow moment does not hit one side alone."""
+    proxies = installation.directory / "proxies.json"
+    await asyncio.to_thread(proxies.write_text, encode_proxies((await broker.list_proxies()).proxies))
+    async with _sides(installation, proxies) as (ports, children):
+        series = {side: Series() for side in ports}
         for clients in CLIENTS:
             with step(f"leases/s, {clients} client{'s' if clients > 1 else ''}: each acquired, then released"):
-                loads = {side: [await _load(ports[side], clients, seconds)] for side in ports}
-                for side in ports:
-                    loads[side].append(await _load(ports[side], clients, seconds))
-                rows += _rows(clients, loads)
-        progress(usage.spent())
-    finally:
-        await memory.stop()
-    return rows
+                usage = Usage({**installation.children, **children})
+                loads: dict[str, list[Load]] = {side: [] for side in ports}
+                for _ in range(_ROUNDS):
+                    for side, port in ports.items():
+                        plan = LoadPlan(port=port, clients=clients, warm_up=_WARM_UP_SECONDS, seconds=seconds)
+                        loads[side].append(await run_load(plan))
+                for side, rounds in loads.items():
+                    series[side].add(clients, rounds)
+                    progress(_line(side, rounds))
+                progress(usage.spent())
+        return series
 
 
-async def _proxies(temporal: Client, installation_id: str) -> str:
-    broker = BrokerClient(temporal, installation_id)
+@contextlib.asynccontextmanager
+async def _sides(
+    installation: Installation, proxies: Path
+) -> AsyncIterator[tuple[dict[str, int], dict[str, ChildProcess]]]:
+    """Yield the port of every side, and what was started for it."""
+    directory, ports = installation.directory, PortBook(installation.directory / "ports.json")
+    chosen = ports.choose("memory-api", "redis-api")
+    children: dict[str, ChildProcess] = {}
+    sides = {DURABLE: installation.api_port, IN_MEMORY: chosen["memory-api"]}
     try:
-        return encode_proxies((await broker.list_proxies()).proxies)
+        log = directory / "logs" / "memory.log"
+        children["in-memory"] = await start_broker("memory", proxies, chosen["memory-api"], log)
+        if await ensure_redis(progress):
+            children["redis"], redis_port = await start_redis(directory, ports)
+            log = directory / "logs" / "redis-broker.log"
+            children["redis-api"] = await start_broker("redis", proxies, chosen["redis-api"], log, str(redis_port))
+            sides[REDIS] = chosen["redis-api"]
+        yield sides, children
     finally:
-        await broker.close()
+        for child in reversed(children.values()):
+            await child.stop()
 
 
-async def _start_memory(installation: Installation, proxies: str) -> tuple[ChildProcess, int]:
-    path = installation.directory / "proxies.json"
-    await asyncio.to_thread(path.write_text, proxies)
-    port = PortBook(installation.directory / "ports.json").choose("memory")["memory"]
-    return await start_memory_broker(path, port, installation.directory / "logs" / "memory.log"), port
+def _line(side: str, rounds: Sequence[Load]) -> str:
+    each = ", ".join(f"{len(load.millis) / load.seconds:.0f}/s" for load in rounds)
+    took = sum(load.cpu_seconds for load in rounds) / sum(load.seconds + _WARM_UP_SECONDS for load in rounds)
+    return f"{side}: {each}; the clients took {took * 100:.0f} % of a core"
 
 
-async def start_memory_broker(proxies: Path, port: int, log: Path) -> ChildProcess:
-    """Start the in-memory reference and wait until it listens."""
-
-    async def listens() -> bool:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.close()
-        return True
-
-    command: list[str | Path] = [sys.executable, "-m", "bench.memory_broker", proxies, str(port)]
-    return await ChildProcess.start("memory", command, log, ready=listens, deadline=30.0)
-
-
-async def _load(port: int, clients: int, seconds: float) -> Load:
-    return await run_load(port, clients, _WARM_UP_SECONDS, seconds)
-
-
-async def run_load(port: int, clients: int, warm_up: float, seconds: float) -> Load:
-    """Run the clients in a process of their own.
-
-    Raises:
-        BenchError: A request was not answered with success, or not in time.
-    """
-    arguments = (str(port), str(clients), str(warm_up), str(seconds))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.load", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(warm_up + seconds + _SPARE_SECONDS):
-            output, problem = await process.communicate()
-    except TimeoutError:
-        raise BenchError("the load clients did not end in time") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise BenchError(f"the load clients failed: {problem.decode('utf-8', 'replace').strip()[-1000:]}")
-    return Load(**json.loads(output))
-
-
-def _rows(clients: int, loads: Mapping[str, list[Load]]) -> list[Row]:
-    rates = {side: _rate(loads[side]) for side in loads}
-    of = f"{clients}_client{'s' if clients > 1 else ''}"
-    rows = []
-    for side in loads:
-        millis = [value for load in loads[side] for value in load.acquire_millis]
-        target = ACQUIRE_P50_TARGET_MILLIS if side == DURABLE and clients == 1 else None
-        rows += [
-            Row(name=f"{side}leases_per_second_{of}", value=rates[side], unit="1/s"),
-            Row(name=f"{side}acquire_p50_{of}", value=percentile(millis, 50), unit="ms", target=target),
-            Row(name=f"{side}acquire_p99_{of}", value=percentile(millis, 99), unit="ms"),
-        ]
-        took = sum(load.cpu_seconds for load in loads[side]) / sum(
-            load.seconds + _WARM_UP_SECONDS for load in loads[side]
-        )
-        each = ", ".join(f"{_rate([load]):.0f}/s" for load in loads[side])
-        progress(f"{side or 'durable_'}rounds: {each}; the clients took {took * 100:.0f} % of a core")
-    ratio = rates[DURABLE] / rates[IN_MEMORY]
-    return [*rows, Row(name=f"durable_to_in_memory_ratio_{of}", value=ratio, unit="ratio")]
-
-
-def _rate(loads: list[Load]) -> float:
-    return sum(len(load.acquire_millis) for load in loads) / sum(load.seconds for load in loads)
+def rows(series: Mapping[str, Series]) -> list[Row]:
+    """Return the rows of the table."""
+    found: list[Row] = []
+    for clients in CLIENTS:
+        of = f"{clients}_client{'s' if clients > 1 else ''}"
+        for side, one in series.items():
+            prefix = "" if side == DURABLE else f"{side}_"
+            p50 = ACQUIRE_P50_TARGET_MILLIS if side == DURABLE and clients == 1 else None
+            p99 = ACQUIRE_P99_TARGET_MILLIS if side == DURABLE and clients == MOST else None
+            found += [
+                Row(name=f"{prefix}leases_per_second_{of}", value=one.per_second[clients], unit="1/s"),
+                Row(name=f"{prefix}acquire_p50_{of}", value=one.p50[clients], unit="ms", target=p50),
+                Row(name=f"{prefix}acquire_p99_{of}", value=one.p99[clients], unit="ms", target=p99),
+            ]
+        for side, target in ((IN_MEMORY, IN_MEMORY_RATIO_TARGET), (REDIS, REDIS_RATIO_TARGET)):
+            if side in series:
+                each = ratios(series[DURABLE], series[side], clients)
+                name = f"durable_to_{side}_ratio_{of}"
+                asked = target if clients == MOST else None
+                found += [
+                    Row(name=name, value=statistics.median(each), unit="ratio", target=asked, at_least=True),
+                    Row(name=f"{name}_lowest_round", value=min(each), unit="ratio"),
+                    Row(name=f"{name}_highest_round", value=max(each), unit="ratio"),
+                ]
+    return found

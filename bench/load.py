@@ -1,8 +1,8 @@
-"""Clients that acquire and release leases, as light as Python allows, in a process of their own.
+"""Clients of the lease API, as light as Python allows, in a process of their own.
 
-``python -m bench.load PORT CLIENTS WARM_UP_SECONDS SECONDS`` prints a ``Load`` as JSON. Each client has one connection
-that is kept alive and never has more than one request on its way. Only bare sockets: a real HTTP client would cost more
-than the server it measures.
+``python -m bench.load PLAN`` with a ``LoadPlan`` as JSON prints a ``Load`` as JSON. Each client has one connection that
+is kept alive and never has more than one request on its way. Only bare sockets: a real HTTP client would cost more than
+the server it measures.
 """
 
 import asyncio
@@ -13,19 +13,31 @@ import time
 from dataclasses import dataclass, field
 from typing import cast
 
-_HOST = "127.0.0.1"
-_BODY = b'{"target":"shop.example.com","ttlSeconds":60}'
-_ACQUIRE = (
-    b"POST /v1/leases HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
-)
-_RELEASE = b"DELETE /v1/leases/%b HTTP/1.1\r\nHost: bench\r\n\r\n"
+from bench.load_scripts import LoadError, Script, script
+
+HOST = "127.0.0.1"
 _LENGTH = b"content-length:"
 _LAST_ANSWER_SECONDS = 10.0
+_AGAIN_SECONDS = 0.05
 
 
-class LoadError(Exception):
-    """A request was answered with something else than success."""
+@dataclass(frozen=True, kw_only=True)
+class LoadPlan:
+    """What the clients do.
+
+    Attributes:
+        script: Which requests they send (``bench.load_scripts``).
+        targets: How many sites the refused requests name in turn.
+        survive: Whether 503 is asked again instead of ending the run.
+    """
+
+    port: int
+    clients: int
+    warm_up: float
+    seconds: float
+    script: str = "leases"
+    targets: int = 1
+    survive: bool = False
 
 
 @dataclass(kw_only=True)
@@ -34,12 +46,16 @@ class Load:
 
     Attributes:
         seconds: How long was measured.
-        acquire_millis: How long each acquire took that was answered within the measured time.
+        millis: How long each request took that is measured and was answered within that time.
+        longest_gap: Longest time between two such answers, in seconds.
+        unavailable: How many requests were answered with 503.
         cpu_seconds: What the clients themselves cost, warm-up included.
     """
 
     seconds: float
-    acquire_millis: list[float] = field(default_factory=list)
+    millis: list[float] = field(default_factory=list)
+    longest_gap: float = 0.0
+    unavailable: int = 0
     cpu_seconds: float = 0.0
 
 
@@ -50,6 +66,7 @@ class Window:
         self.load = Load(seconds=seconds)
         self._begin = time.perf_counter() + warm_up
         self._end = self._begin + seconds
+        self._last = self._begin
 
     @property
     def is_over(self) -> bool:
@@ -57,25 +74,32 @@ class Window:
         return time.perf_counter() >= self._end
 
     def note(self, asked_at: float) -> None:
-        """Take in that an acquire has been answered just now."""
+        """Take in that a request has been answered just now."""
         now = time.perf_counter()
         if self._begin <= now < self._end:
-            self.load.acquire_millis.append((now - asked_at) * 1000)
+            self.load.millis.append((now - asked_at) * 1000)
+            self.load.longest_gap = max(self.load.longest_gap, now - self._last)
+            self._last = now
+
+    def close(self) -> None:
+        """Count the time since the last answer as a gap too."""
+        self.load.longest_gap = max(self.load.longest_gap, self._end - self._last)
 
 
-class LeaseClient(asyncio.Protocol):
-    """Acquires and releases in turn until the window is over; ``done`` resolves after the last release."""
+class LoadClient(asyncio.Protocol):
+    """Follows its script until the window is over; ``done`` resolves when it holds nothing any more."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, requests: Script, *, survive: bool) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._window = window
+        self._script = requests
+        self._survive = survive
         self._received = b""
         self._asked_at = 0.0
-        self._holds_lease = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._acquire()
+        self._ask()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -84,25 +108,29 @@ class LeaseClient(asyncio.Protocol):
             return
         self._received = b""
         status, body = answer
-        if status not in (b"201", b"204"):
-            self._end(LoadError(f"a request was answered with {status.decode()}: {body[:300]!r}"))
-        elif not self._holds_lease:
-            self._window.note(self._asked_at)
-            self._holds_lease = True
-            self._transport.write(_RELEASE % json.loads(body)["leaseID"].encode())
+        if status == b"503" and self._survive:
+            self._window.load.unavailable += 1
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._ask)
+            return
+        try:
+            if self._script.take(status, body):
+                self._window.note(self._asked_at)
+        except LoadError as error:
+            self._end(error)
+            return
+        if self._window.is_over and self._script.is_clean:
+            self._end(None)
         else:
-            self._holds_lease = False
-            if self._window.is_over:
-                self._end(None)
-            else:
-                self._acquire()
+            self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(LoadError(f"the server closed the connection: {exc}"))
 
-    def _acquire(self) -> None:
+    def _ask(self) -> None:
+        if self.done.done():
+            return
         self._asked_at = time.perf_counter()
-        self._transport.write(_ACQUIRE)
+        self._transport.write(self._script.request())
 
     def _end(self, error: LoadError | None) -> None:
         if self.done.done():
@@ -124,27 +152,34 @@ def take_answer(received: bytes) -> tuple[bytes, bytes] | None:
     return (head[9:12], body) if len(body) >= length else None
 
 
-async def run(port: int, clients: int, warm_up: float, seconds: float) -> Load:
+async def run(plan: LoadPlan) -> Load:
     """Run the clients.
 
     Raises:
-        LoadError: A request was not answered with success.
+        LoadError: A request was not answered as it should be.
         TimeoutError: An answer did not come.
     """
     loop = asyncio.get_running_loop()
-    window = Window(warm_up, seconds)
-    started = [await loop.create_connection(lambda: LeaseClient(window), _HOST, port) for _ in range(clients)]
-    async with asyncio.timeout(warm_up + seconds + _LAST_ANSWER_SECONDS):
-        await asyncio.gather(*(client.done for _, client in started))
+    window = Window(plan.warm_up, plan.seconds)
+
+    def client(number: int) -> LoadClient:
+        return LoadClient(window, script(plan.script, number, plan.targets), survive=plan.survive)
+
+    started = [
+        await loop.create_connection(lambda number=number: client(number), HOST, plan.port)  # type: ignore[misc]
+        for number in range(plan.clients)
+    ]
+    async with asyncio.timeout(plan.warm_up + plan.seconds + _LAST_ANSWER_SECONDS):
+        await asyncio.gather(*(one.done for _, one in started))
+    window.close()
     window.load.cpu_seconds = time.process_time()
     return window.load
 
 
 def main(arguments: list[str]) -> int:
     """Run the clients and print what they saw."""
-    port, clients = int(arguments[0]), int(arguments[1])
     try:
-        load = asyncio.run(run(port, clients, float(arguments[2]), float(arguments[3])))
+        load = asyncio.run(run(LoadPlan(**json.loads(arguments[0]))))
     except (LoadError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

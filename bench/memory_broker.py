@@ -5,66 +5,37 @@
 
 import asyncio
 import json
-import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import cast
 
-from prometheus_client import CollectorRegistry
+from temporalio.client import Client
 
-from api.application import create_app
-from api.server import serve
-from api.settings import ApiSettings
-from app.dev.ports import LOOPBACK
-from leasing.client import BrokerClient, ProxyList
-from model.errors import UnavailableError
-from model.lease_answers import Answer, Granted, NoMatch, Word
-from model.lease_list import ListedProxy
-from model.lease_operations import Acquire, Operation, Primed, ProxyView, Release, Report, Transition
+from bench.handlers import serve_until_terminated
+from bench.local_commit import LocalBroker, local_client
+from model import lease_list
+from model.lease_answers import Answer
+from model.lease_operations import Operation, Primed, ProxyView, Transition
 from model.leases import LeaseTable
 
 
-def encode_proxies(proxies: Iterable[ListedProxy]) -> str:
-    """Return the proxies of a real broker as text."""
-    return json.dumps([[proxy.id, proxy.view] for proxy in proxies])
+class MemoryBroker(LocalBroker):
+    """A lease table in this process."""
 
-
-class MemoryBroker:
-    """The methods of ``BrokerClient`` that the handlers call, over a table in this process."""
-
-    def __init__(self, proxies: str) -> None:
+    def __init__(self, client: Client, proxies: str) -> None:
+        super().__init__(client, self._apply)
         self._table = LeaseTable()
-        for proxy_id, view in json.loads(proxies):
-            self._apply(Transition(proxy_id, proxy_id, (1, 1), ProxyView(*view)))
-        self._apply(Primed())
-
-    async def acquire(
-        self, lease_id: str, selector: Mapping[str, str], target: str, ttl_millis: int, cooldown_millis: int
-    ) -> Granted | NoMatch:
-        """Take a lease."""
-        answer = self._apply(Acquire(lease_id, dict(selector), target, ttl_millis, cooldown_millis))
-        if not isinstance(answer, Granted | NoMatch):
-            raise UnavailableError(f"the table answered {answer!r}")
-        return answer
-
-    async def release(self, lease_id: str) -> None:
-        """End a lease."""
-        self._apply(Release(lease_id))
-
-    async def report(self, lease_id: str, result: str, target: str, cooldown_millis: int) -> bool:
-        """Say how a target treated the lease's proxy."""
-        return self._apply(Report(lease_id, result, target, cooldown_millis)) is not Word.UNKNOWN_LEASE
-
-    async def list_proxies(self) -> ProxyList:
-        """Return every proxy."""
-        rows = [ListedProxy(proxy.id, proxy.view, active) for proxy, active in self._table.views(_now_millis())]
-        return ProxyList(rows, time.monotonic())
-
-    def _apply(self, operation: Operation) -> Answer:
         self._table.advance(_now_millis())
-        return self._table.apply(operation)
+        for proxy_id, view in json.loads(proxies):
+            self._table.apply(Transition(proxy_id, proxy_id, (1, 1), ProxyView(*view)))
+        self._table.apply(Primed())
+
+    def _apply(self, operation: Operation, answer: "asyncio.Future[Answer]") -> None:
+        self._table.advance(_now_millis())
+        answer.set_result(self._table.apply(operation))
+
+    async def _query(self, name: str) -> str:
+        return lease_list.encode_list(self._table, _now_millis())
 
 
 def _now_millis() -> int:
@@ -73,11 +44,7 @@ def _now_millis() -> int:
 
 async def main(proxies: str, port: int) -> None:
     """Serve until SIGTERM."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    settings = ApiSettings(discovery_addr=f"{LOOPBACK}:{port}")
-    broker = cast("BrokerClient", MemoryBroker(proxies))
-    await serve(create_app(settings, broker, CollectorRegistry()), settings, stop)
+    await serve_until_terminated(MemoryBroker(await local_client(), proxies), port)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
@@ -15,7 +16,7 @@ from leasing.group_commit import GroupCommit, PendingOperation
 from leasing.single_flight import SingleFlight
 from model import lease_broker, lease_list
 from model.errors import UnavailableError
-from model.lease_answers import Answer, Granted, NoMatch, Stale, Word
+from model.lease_answers import Answer, Granted, NoMatch, SessionUnavailable, Stale, Word
 from model.lease_broker import BrokerSettings
 from model.lease_list import LeaseSummary, ListedProxy
 from model.lease_operations import (
@@ -24,10 +25,14 @@ from model.lease_operations import (
     Gone,
     Latencies,
     Latency,
+    Look,
     Operation,
     Order,
     Primed,
+    Probe,
+    Probes,
     Release,
+    Renew,
     Report,
     Transition,
 )
@@ -54,6 +59,18 @@ class ProxyList:
     def age(self) -> float:
         """Seconds since it was asked for."""
         return time.monotonic() - self.asked_at
+
+
+class AcquireOptions(TypedDict, total=False):
+    """What few acquires use; as in ``model.lease_operations.Acquire``."""
+
+    body: str
+    session: str
+    strict: bool
+
+
+Refusal = NoMatch | SessionUnavailable | Word
+"""Why there is no lease; the words are ``LEASE_ENDED`` and ``KEY_REUSED``, for an acquire with a key alone."""
 
 
 class BrokerFullError(UnavailableError):
@@ -83,32 +100,55 @@ class BrokerClient:
         self._last_list: ProxyList | None = None
 
     async def acquire(
-        self, lease_id: str, selector: Mapping[str, str], target: str, ttl_millis: int, cooldown_millis: int
-    ) -> Granted | NoMatch:
-        """Take a lease under an id of the caller's choice (``model.lease_ids``).
+        self,
+        lease_id: str,
+        selector: Mapping[str, str],
+        target: str,
+        ttl_millis: int,
+        cooldown_millis: int,
+        **options: Unpack[AcquireOptions],
+    ) -> Granted | Refusal:
+        """Take a lease under an id of the caller's choice (``model.lease_ids``, ``model.lease_keys``).
 
-        A lease that may have been granted without the caller learning of it is given back in the background.
+        A lease that may have been granted without the caller learning of it is given back in the background, unless it
+        has a key: whoever has the key comes back for it.
 
         Args:
-            lease_id: New and random.
+            lease_id: New and random, or made from an idempotency key.
             selector: Attributes the proxy must have.
             target: The site it is for, or "".
             ttl_millis: How long it lasts.
             cooldown_millis: How long past its end it can be reported on.
+            options: Key and session.
         """
-        pending = self._submit(Acquire(lease_id, dict(selector), target, ttl_millis, cooldown_millis), self._timeout)
+        operation = Acquire(lease_id, dict(selector), target, ttl_millis, cooldown_millis, **options)
+        pending = self._submit(operation, self._timeout)
         try:
             answer = await self._answer(pending, self._timeout)
         except BaseException:
-            if pending.sent:
+            if pending.sent and not operation.body:
                 until = asyncio.get_running_loop().time() + ttl_millis / 1000 + _LATE_GRANT
                 self._give_backs.add(lease_id, until)
             raise
+        if isinstance(answer, Granted | NoMatch | SessionUnavailable):
+            return answer
+        if operation.body and (answer is Word.LEASE_ENDED or answer is Word.KEY_REUSED):
+            return answer
         if answer is Word.LEASE_ENDED:
             raise UnavailableError("the proxy of the lease was replaced while it was granted")
-        if not isinstance(answer, Granted | NoMatch):
-            raise _unexpected(answer)
-        return answer
+        raise _unexpected(answer)
+
+    async def renew(self, lease_id: str, ttl_millis: int) -> Granted | Word:
+        """Let a lease end ``ttl_millis`` from now; a word is ``UNKNOWN_LEASE``, ``LEASE_ENDED`` or ``REVOKED``."""
+        answer = await self._ask(Renew(lease_id, ttl_millis))
+        if isinstance(answer, Granted) or answer in (Word.UNKNOWN_LEASE, Word.LEASE_ENDED, Word.REVOKED):
+            return answer
+        raise _unexpected(answer)
+
+    async def look(self, lease_id: str) -> Granted | None:
+        """Return a running lease; None for any other."""
+        answer = await self._ask(Look(lease_id))
+        return answer if isinstance(answer, Granted) else None
 
     async def release(self, lease_id: str) -> None:
         """End a lease; an unknown one is fine."""
@@ -121,7 +161,7 @@ class BrokerClient:
             lease_id: Running, or ended less than one cooldown ago.
             result: One of ``model.lease_operations.RESULTS``.
             target: "" for the lease's own.
-            cooldown_millis: How long the proxy rests unless the result is ``ok``.
+            cooldown_millis: How long the proxy rests where the result says so.
         """
         answer = await self._ask(Report(lease_id, result, target, cooldown_millis))
         return answer is not Word.UNKNOWN_LEASE
@@ -134,6 +174,14 @@ class BrokerClient:
     async def tell_latencies(self, rows: Sequence[Latency], timeout: float | None = None) -> None:
         """Tell the latencies of many proxies."""
         await self._ask(Latencies(list(rows)), timeout)
+
+    async def tell_probes(self, rows: Sequence[Probe], timeout: float | None = None) -> None:
+        """Tell what probes found of proxies in doubt."""
+        await self._ask(Probes(list(rows)), timeout)
+
+    async def doubted_proxies(self) -> list[tuple[str, str]]:
+        """Return id and uid of the proxies that wait for a probe."""
+        return lease_list.decode_doubted(await self._query(lease_broker.QUERY_DOUBTED))
 
     async def tell_primed(self, timeout: float | None = None) -> None:
         """Say that every Proxy there is has been told."""

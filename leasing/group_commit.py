@@ -22,11 +22,9 @@ from model.lease_answers import Answer, Word, decode_answers
 from model.lease_operations import (
     BATCH_BYTES_LIMIT,
     BATCH_OPERATIONS_LIMIT,
-    MalformedBatchError,
     Operation,
-    encode_operation,
-    join_operations,
 )
+from model.lease_wire import MalformedBatchError, encode_operation, join_operations
 
 logger = logging.getLogger(__name__)
 

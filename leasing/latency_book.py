@@ -1,9 +1,10 @@
-"""Latencies on their way to the broker: the latest of each proxy, in bulk, and only when they moved."""
+"""What probes tell the broker: the latest latency of each proxy, in bulk and only when it moved, and ends of doubts."""
 
 import asyncio
 import logging
 
 from leasing.client import BrokerClient
+from leasing.doubt_book import DoubtBook
 from model.errors import UnavailableError
 from model.lease_operations import Latency
 
@@ -15,9 +16,14 @@ _MOST_ROWS = 500
 
 
 class LatencyBook:
-    """The latencies that this worker's probes measured."""
+    """The latencies that this worker's probes measured.
+
+    Attributes:
+        doubts: The proxies that the broker wants probed at once.
+    """
 
     def __init__(self, broker: BrokerClient, flush_seconds: float = FLUSH_SECONDS) -> None:
+        self.doubts = DoubtBook(broker)
         self._broker = broker
         self._flush_seconds = flush_seconds
         self._told: dict[tuple[str, str], int] = {}
@@ -39,7 +45,12 @@ class LatencyBook:
         self._moved.pop((proxy_id, uid), None)
 
     async def run(self) -> None:
-        """Tell the broker for ever, one batch per period."""
+        """Tell the broker for ever, one batch of latencies per period."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell_latencies(), name="latencies")
+            tasks.create_task(self.doubts.run(), name="doubts")
+
+    async def _tell_latencies(self) -> None:
         while True:
             await asyncio.sleep(self._flush_seconds)
             try:

@@ -39,12 +39,16 @@ class Deadlines(Generic[Key]):
         """Forget a key, known or not."""
         self._due.pop(key, None)
 
-    def earliest(self) -> Key | None:
-        """Return the key that ends first."""
+    def of(self, key: Key) -> int:
+        """Return when a key ends, 0 for one that is not there."""
+        return self._due.get(key, 0)
+
+    def earliest(self) -> tuple[int, Key] | None:
+        """Return the time and the key that ends first."""
         while self._heap:
             when, key = self._heap[0]
             if self._due.get(key) == when:
-                return key
+                return when, key
             heapq.heappop(self._heap)
         return None
 

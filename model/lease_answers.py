@@ -12,21 +12,34 @@ from model.lease_operations import Order, ProxyView
 
 
 class Granted(NamedTuple):
-    """A lease; ``active_leases`` counts it."""
+    """A lease; ``active_leases`` counts it, and ``ttl_millis`` is what it was last granted for."""
 
     proxy_id: str
     view: ProxyView
     active_leases: int
     expires_millis: int
+    ttl_millis: int
 
 
 class NoMatch(NamedTuple):
-    """No lease: of ``considered`` proxies each is counted under the first reason that holds."""
+    """No lease: of ``considered`` proxies each is counted under the first reason that holds.
+
+    Attributes:
+        earliest_millis: When time alone makes one of the healthy ones free, in Unix milliseconds; 0: it does not. What
+            other operations of the same batch changed may be missing in it.
+    """
 
     considered: int
     at_capacity: int
     in_cooldown: int
     unhealthy: int
+    earliest_millis: int = 0
+
+
+class SessionUnavailable(NamedTuple):
+    """No lease: the session's own proxy cannot be leased; ``earliest_millis`` is as in ``NoMatch``, of this proxy."""
+
+    earliest_millis: int
 
 
 class Stale(NamedTuple):
@@ -43,7 +56,11 @@ class Word(StrEnum):
     UNKNOWN_LEASE = "u"
     """There is no such lease (any more)."""
     LEASE_ENDED = "e"
-    """The lease of this id was given back, released or revoked before this acquire (again) asked for it."""
+    """The lease of this id ended, was given back, released or revoked before this operation came."""
+    REVOKED = "v"
+    """The instance that the lease was made on is no more."""
+    KEY_REUSED = "k"
+    """The idempotency key stands for a lease that something else was asked for."""
     UNPRIMED = "p"
     """The broker does not know the proxies yet."""
     FULL = "f"
@@ -52,7 +69,7 @@ class Word(StrEnum):
     """Not looked at: the batch was too much at once. Send this operation again."""
 
 
-Answer = Granted | NoMatch | Stale | Word
+Answer = Granted | NoMatch | SessionUnavailable | Stale | Word
 
 
 class AnswerWriter:
@@ -81,9 +98,11 @@ class AnswerWriter:
 
     def _encode(self, answer: Answer) -> str:
         if isinstance(answer, Granted):
-            return f'["g",{self._place(answer)},{answer.active_leases},{answer.expires_millis}]'
+            return f'["g",{self._place(answer)},{answer.active_leases},{answer.expires_millis},{answer.ttl_millis}]'
         if isinstance(answer, NoMatch):
             return json.dumps(["n", *answer], separators=(",", ":"))
+        if isinstance(answer, SessionUnavailable):
+            return f'["x",{answer.earliest_millis}]'
         if isinstance(answer, Stale):
             return json.dumps(["s", answer.order], separators=(",", ":"))
         return f'["{answer.value}"]'
@@ -111,9 +130,11 @@ def decode_answers(text: str) -> list[Answer]:
 def _decode_answer(row: list[Any], views: list[tuple[str, ProxyView]]) -> Answer:
     if row[0] == "g":
         proxy_id, view = views[row[1]]
-        return Granted(proxy_id, view, row[2], row[3])
+        return Granted(proxy_id, view, row[2], row[3], row[4])
     if row[0] == "n":
         return NoMatch(*row[1:])
+    if row[0] == "x":
+        return SessionUnavailable(row[1])
     if row[0] == "s":
         return Stale((row[1][0], row[1][1]))
     return Word(row[0])

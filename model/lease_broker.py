@@ -7,6 +7,7 @@ WORKFLOW_TYPE = "LeaseBroker"
 UPDATE_BATCH = "batch"
 QUERY_LIST = "list_proxies"
 QUERY_SUMMARY = "summary"
+QUERY_DOUBTED = "doubted_proxies"
 PRIME_ACTIVITY = "prime_broker"
 
 MEMO_INSTALLATION = "installation"

@@ -4,16 +4,28 @@ The counts are upper bounds for the compressed snapshot (a test compares them wi
 full, texts that occur often count once.
 """
 
+from collections.abc import Callable
+
+from model import lease_ids
+
 SNAPSHOT_BYTES_LIMIT = 1536 * 1024
 """Temporal refuses a payload of 2 MiB, and would go on refusing it for ever."""
 
-LEASE_BYTES = 30
+LEASE_BYTES = 25
+KEY_BYTES = 8
+"""What an idempotency key adds to its lease: the hash of what was asked for."""
+SESSION_BYTES = 9
+SESSION_USE_BYTES = 3
+"""For each lease of a session, and for a session without any."""
 COOLDOWN_BYTES = 14
 RELEASED_BYTES = 18
 GONE_BYTES = 48
-PROXY_BYTES = 36
+DOUBT_BYTES = 8
+PROXY_BYTES = 20
 """Besides its texts."""
 _TEXT_BYTES = 8
+_NAME_BYTES = 5
+_UUID_BYTES = 17
 
 
 def text_bytes(text: str) -> int:
@@ -22,8 +34,8 @@ def text_bytes(text: str) -> int:
 
 
 def identifier_bytes(text: str) -> int:
-    """Return what an id or address takes: its few kinds of characters compress to 6 bits at most."""
-    return len(text) * 3 // 4 + 1
+    """Return what an id or address takes: its few kinds of characters compress to 6 bits at most, a UUID to its own."""
+    return _UUID_BYTES if lease_ids.uuid_to_bytes(text) else len(text) * 3 // 4 + 1
 
 
 class Budget:
@@ -41,19 +53,20 @@ class Budget:
 class SharedTexts:
     """Texts that many entries name: each counts once, for as long as anything names it."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, size: Callable[[str], int] = text_bytes) -> None:
         self._budget = budget
+        self._size = size
         self._uses: dict[str, int] = {}
 
     def cost(self, text: str) -> int:
         """Return what one more use of the text would take."""
-        return 0 if text in self._uses else text_bytes(text)
+        return 0 if text in self._uses else self._size(text)
 
     def take(self, text: str) -> None:
         """Count one use."""
         uses = self._uses.get(text, 0)
         if not uses:
-            self._budget.used += text_bytes(text)
+            self._budget.used += self._size(text)
         self._uses[text] = uses + 1
 
     def drop(self, text: str) -> None:
@@ -63,4 +76,36 @@ class SharedTexts:
             self._uses[text] = uses
         else:
             del self._uses[text]
-            self._budget.used -= text_bytes(text)
+            self._budget.used -= self._size(text)
+
+
+class SharedProxyIds(SharedTexts):
+    """Ids of proxies; the namespaces in them are shared in turn."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(budget, _name_bytes)
+        self._namespaces = SharedTexts(budget)
+
+    def cost(self, text: str) -> int:
+        """Return what one more use of the id would take."""
+        return 0 if text in self._uses else super().cost(text) + self._namespaces.cost(_namespace(text))
+
+    def take(self, text: str) -> None:
+        """Count one use."""
+        if text not in self._uses:
+            self._namespaces.take(_namespace(text))
+        super().take(text)
+
+    def drop(self, text: str) -> None:
+        """Take one use back."""
+        super().drop(text)
+        if text not in self._uses:
+            self._namespaces.drop(_namespace(text))
+
+
+def _namespace(proxy_id: str) -> str:
+    return proxy_id.partition("/")[0]
+
+
+def _name_bytes(proxy_id: str) -> int:
+    return identifier_bytes(proxy_id.partition("/")[2]) + _NAME_BYTES

@@ -15,6 +15,9 @@ SELECTORS_LIMIT = 64
 
 DELETING = "Deleting"
 
+NEVER = 2**63
+"""Later than any time."""
+
 
 def matches(selector: Mapping[str, str], attributes: Mapping[str, str]) -> bool:
     """Whether every pair of the selector is in the attributes; a missing key has the value ""."""
@@ -26,7 +29,9 @@ class LeasableProxy:
     """One proxy of the table.
 
     Attributes:
-        lease_ids: Its running leases, as an ordered set.
+        lease_ids: Its running leases, in the order of their grants, with their ends in Unix milliseconds.
+        doubted: Whether somebody reported a transport error since it was last known to work.
+        suspended: Whether it is not handed out for that reason.
         rank: Its place among those that may be handed out, or None while it may not.
         groups: The selectors it is indexed under.
     """
@@ -35,9 +40,12 @@ class LeasableProxy:
     uid: str
     order: Order
     view: ProxyView
-    lease_ids: dict[str, None] = field(default_factory=dict)
+    lease_ids: dict[str, int] = field(default_factory=dict)
+    doubted: bool = False
+    suspended: bool = False
     rank: Rank | None = None
     groups: list["SelectorGroup"] = field(default_factory=list)
+    _slot_free_at: int | None = None
 
     @property
     def considered(self) -> bool:
@@ -47,7 +55,28 @@ class LeasableProxy:
     @property
     def usable(self) -> bool:
         """Whether it is in a state to be handed out, capacity and cooldowns aside."""
-        return self.view.healthy and self.view.leasable and self.considered
+        view = self.view
+        return view.healthy and view.leasable and not self.suspended and view.phase != DELETING
+
+    def slot_free_at(self) -> int:
+        """Return when time alone leaves a slot free, in Unix milliseconds: 0 is now, ``NEVER`` is not at all."""
+        if self._slot_free_at is None:
+            self._slot_free_at = self._next_free_slot()
+        return self._slot_free_at
+
+    def leases_changed(self) -> None:
+        """Forget what was computed from the leases and the capacity."""
+        self._slot_free_at = None
+
+    def _next_free_slot(self) -> int:
+        if self.view.max_leases == 0:
+            return NEVER
+        surplus = len(self.lease_ids) - self.view.max_leases + 1
+        if surplus <= 0:
+            return 0
+        if surplus == 1:
+            return min(self.lease_ids.values())
+        return sorted(self.lease_ids.values())[surplus - 1]
 
 
 class SelectorGroup:
@@ -79,11 +108,13 @@ class SelectorIndex:
 
     Attributes:
         work: Steps done since the caller last set it to 0, to bound what one batch may cost.
+        offers: How often a proxy that could not be handed out became one that can.
     """
 
     def __init__(self) -> None:
         self._groups: OrderedDict[tuple[tuple[str, str], ...], SelectorGroup] = OrderedDict()
         self.work = 0
+        self.offers = 0
 
     def group(self, selector: Mapping[str, str], proxies: Mapping[str, LeasableProxy]) -> SelectorGroup:
         """Return the group of a selector over all ``proxies``."""
@@ -121,6 +152,8 @@ class SelectorIndex:
         if rank == proxy.rank:
             return
         self._take_out(proxy)
+        if proxy.rank is None:
+            self.offers += 1
         proxy.rank = rank
         if rank:
             for group in proxy.groups:

@@ -48,6 +48,17 @@ def decode_list(text: str) -> list[ListedProxy]:
     return [ListedProxy(proxy_id, ProxyView(*view), active) for proxy_id, view, active in rows]
 
 
+def encode_doubted(table: LeaseTable) -> str:
+    """Return id and uid of every proxy in doubt as text; changes nothing."""
+    proxies = table.proxies.by_id
+    return json.dumps([[proxy_id, proxies[proxy_id].uid] for proxy_id in table.doubts.proxy_ids()])
+
+
+def decode_doubted(text: str) -> list[tuple[str, str]]:
+    """Read what ``encode_doubted`` wrote."""
+    return [(proxy_id, uid) for proxy_id, uid in json.loads(text)]
+
+
 def encode_summary(table: LeaseTable, now: int) -> str:
     """Return the numbers at ``now`` as text; changes nothing."""
     phases = Counter(proxy.view.phase for proxy in table.proxies.by_id.values())

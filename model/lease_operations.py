@@ -1,14 +1,11 @@
-"""What clients ask of the lease broker, and how it travels.
+"""What clients ask of the lease broker; ``model.lease_wire`` is how it travels.
 
-A batch is one JSON array of operations; each is an array that starts with its one-letter code. Every operation may be
-sent again: it is idempotent by its lease id, or by the uid and order of a proxy's transition.
+Every operation may be sent again: it is idempotent by its lease id, or by the uid and order of a proxy's transition.
 
 All times are milliseconds: ``*_millis`` are lengths, ``expires_millis`` is Unix time.
 """
 
-import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 Order = tuple[int, int]
 """Which of two messages about a proxy is newer: start of its workflow's chain in Unix milliseconds, then a counter."""
@@ -18,17 +15,17 @@ PRIMING_ORDER: Order = (0, 0)
 
 BATCH_OPERATIONS_LIMIT = 1000
 BATCH_BYTES_LIMIT = 256 * 1024
-LEASE_ID_LIMIT = 64
 TEXT_LIMIT = 255
 """Longest target, selector key and selector value, in bytes of UTF-8."""
 SELECTOR_PAIRS_LIMIT = 64
+SESSION_LIMIT = 128
+"""Longest name of a session, in bytes of UTF-8."""
 
 RESULT_OK = "ok"
-RESULTS = (RESULT_OK, "rate_limited", "banned")
-
-
-class MalformedBatchError(ValueError):
-    """A batch that no client of ours would send. Sending it again does not help."""
+RESULT_TRANSPORT_ERROR = "transport_error"
+RESTING_RESULTS = ("rate_limited", "banned", "geo_blocked", "captcha")
+"""After these the proxy rests from the target."""
+RESULTS = (RESULT_OK, *RESTING_RESULTS, RESULT_TRANSPORT_ERROR, "target_error")
 
 
 class ProxyView(NamedTuple):
@@ -52,13 +49,35 @@ class ProxyView(NamedTuple):
 
 
 class Acquire(NamedTuple):
-    """Grant a lease under an id the client chose; ``retain_millis`` past its end it can still be reported on."""
+    """Grant a lease under an id the client chose; ``retain_millis`` past its end it can still be reported on.
+
+    Attributes:
+        body: With an idempotency key, the hash of what is asked for (``model.lease_keys``); otherwise "".
+        session: Hash of the session's name, or "".
+        strict: Whether nothing but the session's own proxy will do.
+    """
 
     lease_id: str
     selector: dict[str, str]
     target: str
     ttl_millis: int
     retain_millis: int
+    body: str = ""
+    session: str = ""
+    strict: bool = False
+
+
+class Renew(NamedTuple):
+    """Let a running lease end ``ttl_millis`` from now."""
+
+    lease_id: str
+    ttl_millis: int
+
+
+class Look(NamedTuple):
+    """Answer with a running lease, and change nothing."""
+
+    lease_id: str
 
 
 class Release(NamedTuple):
@@ -113,129 +132,26 @@ class Latencies(NamedTuple):
     rows: list[Latency]
 
 
+class Probe(NamedTuple):
+    """What a probe found that began after somebody reported a transport error of the proxy.
+
+    Attributes:
+        hold_millis: 0: the proxy works. Otherwise it does not, and is not handed out for so long.
+    """
+
+    proxy_id: str
+    uid: str
+    hold_millis: int
+
+
+class Probes(NamedTuple):
+    """What probes found of proxies in doubt."""
+
+    rows: list[Probe]
+
+
 class Primed(NamedTuple):
     """Every Proxy there is has been told: leases may be granted."""
 
 
-Operation = Acquire | Release | GiveBack | Report | Transition | Gone | Latencies | Primed
-
-
-_OPERATION_CODES: dict[type[Operation], str] = {
-    Acquire: "a",
-    Release: "r",
-    GiveBack: "b",
-    Report: "p",
-    Transition: "t",
-    Gone: "g",
-    Latencies: "l",
-    Primed: "d",
-}
-_OPERATION_SHAPES: dict[str, tuple[type[Operation], tuple[type, ...]]] = {
-    "a": (Acquire, (str, dict, str, int, int)),
-    "r": (Release, (str,)),
-    "b": (GiveBack, (str,)),
-    "p": (Report, (str, str, str, int)),
-    "t": (Transition, (str, str, list, list)),
-    "g": (Gone, (str, str, list)),
-    "l": (Latencies, (list,)),
-    "d": (Primed, ()),
-}
-_VIEW_SHAPE = (str, int, dict, str, bool, int, int, bool, str)
-_LATENCY_SHAPE = (str, str, int)
-_ORDER_SHAPE = (int, int)
-
-
-def encode_operation(operation: Operation) -> str:
-    """Return one operation as the JSON that ``join_operations`` takes."""
-    return json.dumps([_OPERATION_CODES[type(operation)], *operation], separators=(",", ":"))
-
-
-def join_operations(encoded: Sequence[str]) -> str:
-    """Return the batch of these encoded operations."""
-    return f"[{','.join(encoded)}]"
-
-
-def decode_operations(text: str) -> list[Operation]:
-    """Read a batch.
-
-    Raises:
-        MalformedBatchError: It is no batch; the message names the place and not the content.
-    """
-    try:
-        rows = json.loads(text)
-    except (ValueError, RecursionError):
-        raise MalformedBatchError("the batch is not JSON") from None
-    if type(rows) is not list or len(rows) > BATCH_OPERATIONS_LIMIT:
-        raise MalformedBatchError(f"the batch is not an array of at most {BATCH_OPERATIONS_LIMIT} operations")
-    return [_decode_operation(place, row) for place, row in enumerate(rows)]
-
-
-def _decode_operation(place: int, row: Any) -> Operation:
-    shape = _OPERATION_SHAPES.get(row[0]) if type(row) is list and row and type(row[0]) is str else None
-    if shape is None:
-        raise MalformedBatchError(f"operation {place} has no known code")
-    kind, types = shape
-    fields = row[1:]
-    if tuple(map(type, fields)) != types:
-        raise MalformedBatchError(f"operation {place} ({kind.__name__}) has fields of other types")
-    try:
-        return _build(kind, fields)
-    except ValueError as error:
-        raise MalformedBatchError(f"operation {place} ({kind.__name__}): {error}") from None
-
-
-def _build(kind: type[Operation], fields: list[Any]) -> Operation:
-    if kind is Acquire:
-        acquire = Acquire(*fields)
-        _check_lease_id(acquire.lease_id)
-        _check_texts(acquire.selector)
-        if acquire.ttl_millis <= 0 or acquire.retain_millis < 0:
-            raise ValueError("ttl_millis must be positive and retain_millis not negative")
-        return acquire
-    if kind is Transition:
-        proxy_id, uid, order, view = fields
-        return Transition(proxy_id, uid, _order(order), _view(view))
-    if kind is Gone:
-        proxy_id, uid, order = fields
-        return Gone(proxy_id, uid, _order(order))
-    if kind is Latencies:
-        return Latencies([_latency(row) for row in fields[0]])
-    if kind is Report:
-        report = Report(*fields)
-        _check_lease_id(report.lease_id)
-        if report.result not in RESULTS or report.cooldown_millis < 0:
-            raise ValueError(f"result must be one of {', '.join(RESULTS)} and cooldown_millis not negative")
-        return report
-    if kind is Release or kind is GiveBack:
-        _check_lease_id(fields[0])
-    return kind(*fields)
-
-
-def _check_lease_id(lease_id: str) -> None:
-    if not 0 < len(lease_id) <= LEASE_ID_LIMIT:
-        raise ValueError(f"lease_id must have 1 to {LEASE_ID_LIMIT} characters")
-
-
-def _check_texts(texts: dict[str, Any]) -> None:
-    if any(type(value) is not str for value in texts.values()):
-        raise ValueError("every value must be a string")
-
-
-def _order(row: Any) -> Order:
-    if type(row) is not list or tuple(map(type, row)) != _ORDER_SHAPE:
-        raise ValueError("order must be two integers")
-    return row[0], row[1]
-
-
-def _view(row: list[Any]) -> ProxyView:
-    if tuple(map(type, row)) != _VIEW_SHAPE:
-        raise ValueError("view has fields of other types")
-    view = ProxyView(*row)
-    _check_texts(view.attributes)
-    return view
-
-
-def _latency(row: Any) -> Latency:
-    if type(row) is not list or tuple(map(type, row)) != _LATENCY_SHAPE:
-        raise ValueError("a latency is a proxy id, a uid and an integer")
-    return Latency(*row)
+Operation = Acquire | Renew | Look | Release | GiveBack | Report | Transition | Gone | Latencies | Probes | Primed

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from model import lease_budget
 from model.lease_answers import Answer, Stale, Word
-from model.lease_budget import Budget, SharedTexts
+from model.lease_budget import Budget, SharedProxyIds, SharedTexts
+from model.lease_doubts import Doubts
 from model.lease_index import LeasableProxy, Rank, SelectorIndex
 from model.lease_operations import Gone, Latencies, Latency, Order, ProxyView, Transition
 
@@ -25,6 +26,8 @@ class LeaseProxies:
         index: SelectorIndex,
         budget: Budget,
         texts: SharedTexts,
+        ids: SharedProxyIds,
+        doubts: Doubts,
         revoke: Callable[[str], None],
         rank: Callable[[LeasableProxy], Rank | None],
     ) -> None:
@@ -33,6 +36,8 @@ class LeaseProxies:
         self._index = index
         self._budget = budget
         self._texts = texts
+        self._ids = ids
+        self._doubts = doubts
         self._revoke = revoke
         self._rank = rank
 
@@ -81,9 +86,14 @@ class LeaseProxies:
     def _replace(self, proxy: LeasableProxy, change: Transition) -> None:
         if change.uid != proxy.uid or change.view.instance != proxy.view.instance:
             self._revoke_leases(proxy)
+            self._doubts.end(proxy)
+        elif change.view.healthy and not proxy.view.healthy:
+            # It turns healthy by a probe that passed.
+            self._doubts.end(proxy)
         self._refund(proxy)
         former = proxy.view
         proxy.uid, proxy.order, proxy.view = change.uid, change.order, change.view
+        proxy.leases_changed()
         self._charge(proxy)
         if _selectable(former) != _selectable(change.view):
             self._index.remove(proxy)
@@ -98,6 +108,7 @@ class LeaseProxies:
             if proxy.order > message.order:
                 return Stale(proxy.order)
             self._revoke_leases(proxy)
+            self._doubts.end(proxy)
             self._index.remove(proxy)
             self._refund(proxy)
             del self.by_id[proxy.id]
@@ -121,6 +132,7 @@ class LeaseProxies:
         for lease_id in proxy.lease_ids:
             self._revoke(lease_id)
         proxy.lease_ids.clear()
+        proxy.leases_changed()
 
     def _set_latency(self, row: Latency) -> None:
         proxy = self.by_id.get(row.proxy_id)
@@ -130,19 +142,19 @@ class LeaseProxies:
 
     def _cost(self, change: Transition) -> int:
         attributes = self._texts.cost(_attributes_text(change.view))
-        return _own_bytes(change.uid, change.view) + attributes + self._texts.cost(change.proxy_id)
+        return _own_bytes(change.uid, change.view) + attributes + self._ids.cost(change.proxy_id)
 
     def _cost_of(self, proxy: LeasableProxy) -> int:
         return _own_bytes(proxy.uid, proxy.view)
 
     def _charge(self, proxy: LeasableProxy) -> None:
         self._budget.used += _own_bytes(proxy.uid, proxy.view)
-        self._texts.take(proxy.id)
+        self._ids.take(proxy.id)
         self._texts.take(_attributes_text(proxy.view))
 
     def _refund(self, proxy: LeasableProxy) -> None:
         self._budget.used -= _own_bytes(proxy.uid, proxy.view)
-        self._texts.drop(proxy.id)
+        self._ids.drop(proxy.id)
         self._texts.drop(_attributes_text(proxy.view))
 
 

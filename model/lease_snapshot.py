@@ -1,19 +1,23 @@
 """The lease table as bytes, for the run that continues it.
 
-zlib over one line of JSON, a newline, and the raw bytes of ids. The JSON is columns: numbers that grow together are
-stored as differences, texts that occur often once, and a lease id of ours, which is random, as its 16 bytes. The same
-table always gives the same bytes.
+zlib over one line of JSON, a newline, and raw bytes. The JSON is columns: numbers that grow together are stored as
+differences, texts that occur often once. Lease ids of ours and UUIDs are random and stand as their 16 bytes, hashes as
+their 8. The same table always gives the same bytes.
 """
 
 import json
 import zlib
 from typing import Any
 
-from model import lease_ids
+from model import lease_ids, lease_snapshot_sessions
+from model.lease_blob import BlobReader
+from model.lease_book import Lease
+from model.lease_keys import HASH_BYTES
 from model.lease_operations import ProxyView, Transition
-from model.leases import Lease, LeaseTable
+from model.leases import LeaseTable
 
 _COMPRESSION_LEVEL = 6
+_LEASE_COLUMNS = 9
 
 
 class _Places:
@@ -29,13 +33,16 @@ class _Places:
 def dump(table: LeaseTable) -> bytes:
     """Return the snapshot of a table."""
     texts, blob = _Places(), bytearray()
+    leases = sorted(table.leases.by_id.items(), key=lambda item: (item[1].expires, item[0]))
     body = {
         "now": table.now,
         "primed": table.primed,
-        "proxies": _dump_proxies(table, texts),
-        "leases": _dump_leases(table, texts, blob),
+        "proxies": _dump_proxies(table, texts, blob),
+        "leases": _dump_leases(table, leases, texts, blob),
+        "sessions": lease_snapshot_sessions.dump(table, [lease for _, lease in leases], texts.of, blob),
         "cooldowns": _dump_cooldowns(table, texts),
-        "released": [_dump_id(lease_id, blob) for lease_id in table.released],
+        "doubts": _dump_doubts(table, texts),
+        "released": [_dump_id(lease_id, blob) for lease_id in table.leases.released],
         "gone": [[uid, *order] for uid, order in table.proxies.gone.items()],
         "texts": list(texts.place),
     }
@@ -45,23 +52,29 @@ def dump(table: LeaseTable) -> bytes:
 
 def load(snapshot: bytes) -> LeaseTable:
     """Return the table of a snapshot."""
-    text, _, blob = zlib.decompress(snapshot).partition(b"\n")
+    text, _, raw = zlib.decompress(snapshot).partition(b"\n")
     body = json.loads(text.decode("utf-8", "surrogatepass"))
-    texts, ids = body["texts"], _IdReader(blob)
+    texts, blob = body["texts"], BlobReader(raw)
     table = LeaseTable()
     table.now, table.primed = body["now"], body["primed"]
-    _load_proxies(table, body["proxies"], texts)
-    _load_leases(table, body["leases"], texts, ids)
+    _load_proxies(table, body["proxies"], texts, blob)
+    leases = _read_leases(table.now, body["leases"], texts, blob)
+    sessions = lease_snapshot_sessions.read(body["sessions"], [lease for _, lease in leases], blob)
+    for lease_id, lease in leases:
+        table.restore_lease(lease_id, lease)
+    lease_snapshot_sessions.load(table, body["sessions"], sessions, texts)
     for target, proxy_id, left in zip(*body["cooldowns"], strict=True):
         table.rest(texts[target], texts[proxy_id], table.now + left)
+    for proxy_id, left in body["doubts"]:
+        table.restore_doubt(texts[proxy_id], left)
     for entry in body["released"]:
-        table.remember_released(ids.read(entry))
+        table.leases.remember_released(_read_id(entry, blob))
     for uid, start, counter in body["gone"]:
         table.proxies.remember_gone(uid, (start, counter))
     return table
 
 
-def _dump_proxies(table: LeaseTable, texts: _Places) -> list[list[Any]]:
+def _dump_proxies(table: LeaseTable, texts: _Places, blob: bytearray) -> list[list[Any]]:
     rows = []
     for proxy_id in sorted(table.proxies.by_id):
         proxy = table.proxies.by_id[proxy_id]
@@ -70,7 +83,7 @@ def _dump_proxies(table: LeaseTable, texts: _Places) -> list[list[Any]]:
         rows.append(
             [
                 texts.of(proxy_id),
-                proxy.uid,
+                _dump_uuid(proxy.uid, blob),
                 *proxy.order,
                 view.ip,
                 view.port,
@@ -80,14 +93,15 @@ def _dump_proxies(table: LeaseTable, texts: _Places) -> list[list[Any]]:
                 view.latency_millis,
                 view.max_leases,
                 int(view.leasable),
-                view.instance,
+                _dump_uuid(view.instance, blob),
             ]
         )
     return rows
 
 
-def _load_proxies(table: LeaseTable, rows: list[list[Any]], texts: list[str]) -> None:
+def _load_proxies(table: LeaseTable, rows: list[list[Any]], texts: list[str], blob: BlobReader) -> None:
     for place, uid, start, counter, ip, port, attributes, phase, healthy, latency, most, leasable, instance in rows:
+        uid = _read_uuid(uid, blob)
         view = ProxyView(
             ip=ip,
             port=port,
@@ -97,35 +111,53 @@ def _load_proxies(table: LeaseTable, rows: list[list[Any]], texts: list[str]) ->
             latency_millis=latency,
             max_leases=most,
             leasable=bool(leasable),
-            instance=instance,
+            instance=_read_uuid(instance, blob),
         )
         table.proxies.add(Transition(texts[place], uid, (start, counter), view))
 
 
-def _dump_leases(table: LeaseTable, texts: _Places, blob: bytearray) -> list[list[Any]]:
-    columns: list[list[Any]] = [[], [], [], [], [], []]
+def _dump_leases(
+    table: LeaseTable, leases: list[tuple[str, Lease]], texts: _Places, blob: bytearray
+) -> list[list[Any]]:
+    columns: list[list[Any]] = [[] for _ in range(_LEASE_COLUMNS)]
     former = table.now
-    for lease_id, lease in sorted(table.leases.items(), key=lambda item: (item[1].expires, item[0])):
+    for lease_id, lease in leases:
         row = (
             _dump_id(lease_id, blob),
             texts.of(lease.proxy_id),
             texts.of(lease.target),
             lease.expires - former,
-            lease.retained_until - lease.expires,
+            lease.ttl,
+            lease.retain,
             int(lease.revoked),
+            int(lease.released),
+            int(bool(lease.body)),
         )
+        blob.extend(bytes.fromhex(lease.body))
         for column, value in zip(columns, row, strict=True):
             column.append(value)
         former = lease.expires
     return columns
 
 
-def _load_leases(table: LeaseTable, columns: list[list[Any]], texts: list[str], ids: "_IdReader") -> None:
-    expires = table.now
-    for entry, proxy_id, target, step, retained, revoked in zip(*columns, strict=True):
+def _read_leases(now: int, columns: list[list[Any]], texts: list[str], blob: BlobReader) -> list[tuple[str, Lease]]:
+    leases = []
+    expires = now
+    for entry, proxy_id, target, step, ttl, retain, revoked, released, keyed in zip(*columns, strict=True):
         expires += step
-        lease = Lease(texts[proxy_id], texts[target], expires, expires + retained, bool(revoked))
-        table.restore_lease(ids.read(entry), lease)
+        lease_id = _read_id(entry, blob)
+        lease = Lease(
+            texts[proxy_id],
+            texts[target],
+            expires,
+            ttl,
+            retain,
+            body=blob.take(HASH_BYTES).hex() if keyed else "",
+            revoked=bool(revoked),
+            released=bool(released),
+        )
+        leases.append((lease_id, lease))
+    return leases
 
 
 def _dump_cooldowns(table: LeaseTable, texts: _Places) -> list[list[int]]:
@@ -137,6 +169,14 @@ def _dump_cooldowns(table: LeaseTable, texts: _Places) -> list[list[int]]:
     ]
 
 
+def _dump_doubts(table: LeaseTable, texts: _Places) -> list[list[int]]:
+    rows = []
+    for proxy_id in table.doubts.proxy_ids():
+        until = table.doubts.suspended_until(proxy_id)
+        rows.append([texts.of(proxy_id), until - table.now if until else 0])
+    return rows
+
+
 def _dump_id(lease_id: str, blob: bytearray) -> int | str:
     raw = lease_ids.to_bytes(lease_id)
     if raw is None:
@@ -145,16 +185,17 @@ def _dump_id(lease_id: str, blob: bytearray) -> int | str:
     return 0
 
 
-class _IdReader:
-    """Reads ids back in the order they were written."""
+def _read_id(entry: int | str, blob: BlobReader) -> str:
+    return entry if isinstance(entry, str) else lease_ids.from_bytes(blob.take(lease_ids.RAW_BYTES))
 
-    def __init__(self, blob: bytes) -> None:
-        self._blob = blob
-        self._position = 0
 
-    def read(self, entry: int | str) -> str:
-        if isinstance(entry, str):
-            return entry
-        raw = self._blob[self._position : self._position + lease_ids.RAW_BYTES]
-        self._position += lease_ids.RAW_BYTES
-        return lease_ids.from_bytes(raw)
+def _dump_uuid(text: str, blob: bytearray) -> int | str:
+    raw = lease_ids.uuid_to_bytes(text)
+    if raw is None:
+        return text
+    blob.extend(raw)
+    return 0
+
+
+def _read_uuid(entry: int | str, blob: BlobReader) -> str:
+    return entry if isinstance(entry, str) else lease_ids.uuid_from_bytes(blob.take(lease_ids.RAW_BYTES))

@@ -6,48 +6,34 @@ under other rules raises nothing and silently rewrites the table.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from model import lease_budget
-from model.deadlines import Deadlines
-from model.lease_answers import Answer, Granted, NoMatch, Word
-from model.lease_budget import Budget, SharedTexts
+from model.lease_answers import Answer, Granted, Word
+from model.lease_book import Lease, LeaseBook
+from model.lease_budget import Budget, SharedProxyIds, SharedTexts
+from model.lease_choice import LeaseChoice
 from model.lease_cooldowns import EVERY_TARGET, Cooldowns
-from model.lease_index import LeasableProxy, SelectorGroup, SelectorIndex
+from model.lease_doubts import SUSPENSION_MILLIS, Doubts
+from model.lease_index import LeasableProxy, SelectorIndex
 from model.lease_operations import (
-    RESULT_OK,
+    RESTING_RESULTS,
+    RESULT_TRANSPORT_ERROR,
     Acquire,
     GiveBack,
+    Look,
     Operation,
     Primed,
+    Probes,
     Release,
+    Renew,
     Report,
 )
 from model.lease_proxies import LeaseProxies
-
-RELEASED_LIMIT = 4096
-"""Ended leases whose late or repeated acquire is still refused; the oldest are forgotten first."""
-
-
-@dataclass(slots=True)
-class Lease:
-    """A lease, running or kept for late reports.
-
-    Attributes:
-        expires: When it ends by itself.
-        retained_until: Until when it can be reported on.
-        revoked: Whether the instance it was made on is no more.
-    """
-
-    proxy_id: str
-    target: str
-    expires: int
-    retained_until: int
-    revoked: bool = False
+from model.lease_sessions import Sessions
 
 
 class LeaseTable:
-    """Proxies, leases and cooldowns.
+    """Proxies, leases, sessions, cooldowns and doubts.
 
     Attributes:
         primed: Whether every Proxy there is has been told; nothing is granted before.
@@ -59,25 +45,30 @@ class LeaseTable:
         self.now = 0
         self.budget = Budget(limit)
         self.texts = SharedTexts(self.budget)
+        self.ids = SharedProxyIds(self.budget)
         self.index = SelectorIndex()
-        self.cooldowns = Cooldowns()
-        self.proxies = LeaseProxies(self.index, self.budget, self.texts, revoke=self._revoke, rank=self._rank)
-        self.leases: dict[str, Lease] = {}
-        self.running: Deadlines[str] = Deadlines()
-        self.ended: Deadlines[str] = Deadlines()
-        self.released: dict[str, None] = {}
-        self._refusals: dict[tuple[SelectorGroup, str], NoMatch] = {}
+        self.cooldowns = Cooldowns(self.budget, self.texts, self.ids)
+        self.doubts = Doubts(self.budget)
+        self.sessions = Sessions(self.budget, self.ids)
+        self.leases = LeaseBook(self.budget, self.texts, self.ids, self.sessions)
+        self.proxies = LeaseProxies(
+            self.index, self.budget, self.texts, self.ids, self.doubts, revoke=self._revoke, rank=self._rank
+        )
+        self._choice = LeaseChoice(self.index, self.cooldowns, self.sessions, self.proxies.by_id)
 
     def advance(self, now: int) -> None:
-        """Move the clock; leases, cooldowns and retention that are over end."""
+        """Move the clock; leases, sessions, cooldowns, suspensions and retention that are over end."""
         self.now = max(self.now, now)
-        for lease_id in self.running.pop_due(self.now):
-            self._end(lease_id)
-        for lease_id in self.ended.pop_due(self.now):
-            self._forget(lease_id)
+        for lease_id in self.leases.running.pop_due(self.now):
+            self._end(lease_id, self.leases.by_id[lease_id].expires)
+        for lease_id in self.leases.ended.pop_due(self.now):
+            self.leases.forget(lease_id, self.now)
+        self.sessions.forget_idle(self.now)
         for target, proxy_id in self.cooldowns.pop_ended(self.now):
-            self._forget_cooldown(target, proxy_id)
-        self._refusals.clear()
+            self._cooldown_changed(target, proxy_id)
+        for proxy in self.doubts.pop_lifted(self.now):
+            self._rerank(proxy)
+        self._choice.refusals.clear()
 
     def apply(self, operation: Operation) -> Answer:
         """Apply one operation and answer it."""
@@ -85,183 +76,180 @@ class LeaseTable:
             return self._acquire(operation)
         if isinstance(operation, Release):
             return self._release(operation)
-        self._refusals.clear()
-        if isinstance(operation, GiveBack):
-            return self._give_back(operation)
         if isinstance(operation, Report):
             return self._report(operation)
+        if isinstance(operation, Renew):
+            return self._renew(operation)
+        if isinstance(operation, Look):
+            return self._look(operation)
+        if isinstance(operation, GiveBack):
+            return self._give_back(operation)
+        self._choice.refusals.clear()
         if isinstance(operation, Primed):
             self.primed = True
             return Word.DONE
+        if isinstance(operation, Probes):
+            return self._probed(operation)
         return self.proxies.apply(operation)
 
     def _acquire(self, request: Acquire) -> Answer:
-        lease = self.leases.get(request.lease_id)
+        lease = self.leases.by_id.get(request.lease_id)
         if lease is not None:
-            return self._grant_again(lease)
-        if request.lease_id in self.released:
+            return self._acquire_again(request, lease)
+        if request.lease_id in self.leases.released:
             return Word.LEASE_ENDED
         if not self.primed:
             return Word.UNPRIMED
-        group = self.index.group(request.selector, self.proxies.by_id)
-        proxy = self._pick(group, request.target)
-        if proxy is None:
-            return self._refuse(group, request.target)
-        if not self._make_room(lease_budget.LEASE_BYTES + lease_budget.text_bytes(request.target)):
+        proxy = self._choice.choose(request)
+        if not isinstance(proxy, LeasableProxy):
+            return proxy
+        if not self.leases.make_room(self.leases.cost(request.target, request.body, request.session)):
             return Word.FULL
-        return self._grant(request, proxy)
-
-    def _pick(self, group: SelectorGroup, target: str) -> LeasableProxy | None:
-        # Proxies that rest from every target have no rank.
-        resting = self.cooldowns.of(target) if target else {}
-        for steps, (_, _, proxy_id) in enumerate(group.ranks):
-            if proxy_id not in resting:
-                self.index.work += steps
-                return self.proxies.by_id[proxy_id]
-        self.index.work += len(group.ranks)
-        return None
-
-    def _grant(self, request: Acquire, proxy: LeasableProxy) -> Granted:
         expires = self.now + request.ttl_millis
-        self._add(request.lease_id, Lease(proxy.id, request.target, expires, expires + request.retain_millis))
-        return Granted(proxy.id, proxy.view, len(proxy.lease_ids), expires)
+        lease = Lease(
+            proxy.id, request.target, expires, request.ttl_millis, request.retain_millis, request.body, request.session
+        )
+        self._add(request.lease_id, lease)
+        return _granted(lease, proxy)
 
-    def _grant_again(self, lease: Lease) -> Answer:
+    def _acquire_again(self, request: Acquire, lease: Lease) -> Answer:
+        if request.body != lease.body:
+            return Word.KEY_REUSED
         proxy = self.proxies.by_id.get(lease.proxy_id)
-        if proxy is None or lease.revoked:
+        if proxy is None or lease.over or (lease.body and lease.expires <= self.now):
             return Word.LEASE_ENDED
-        return Granted(proxy.id, proxy.view, len(proxy.lease_ids), lease.expires)
+        return _granted(lease, proxy)
 
-    def _refuse(self, group: SelectorGroup, target: str) -> NoMatch:
-        # Granting and releasing changes nothing here: nothing is free, so what is neither unhealthy nor resting is at
-        # capacity. Only what clears the cache can change these counts.
-        key = (group, target)
-        refusal = self._refusals.get(key)
-        if refusal is None:
-            refusal = self._refusals[key] = self._count(group, target)
-        return refusal
+    def _renew(self, request: Renew) -> Answer:
+        lease = self.leases.by_id.get(request.lease_id)
+        if lease is None or lease.released:
+            return Word.UNKNOWN_LEASE
+        proxy = self.proxies.by_id.get(lease.proxy_id)
+        if lease.revoked or proxy is None or not proxy.considered:
+            return Word.REVOKED
+        if lease.expires <= self.now:
+            return Word.LEASE_ENDED
+        expires = self.now + request.ttl_millis
+        self.leases.renew(request.lease_id, expires, request.ttl_millis)
+        proxy.lease_ids[request.lease_id] = expires
+        proxy.leases_changed()
+        return _granted(lease, proxy)
 
-    def _count(self, group: SelectorGroup, target: str) -> NoMatch:
-        everywhere, here = self.cooldowns.of(EVERY_TARGET), self.cooldowns.of(target)
-        unhealthy = in_cooldown = 0
-        for proxy in group.members:
-            if not proxy.usable:
-                unhealthy += 1
-            elif proxy.id in everywhere or proxy.id in here:
-                in_cooldown += 1
-        considered = len(group.members)
-        self.index.work += 2 * considered
-        return NoMatch(considered, considered - unhealthy - in_cooldown, in_cooldown, unhealthy)
+    def _look(self, request: Look) -> Answer:
+        lease = self.leases.by_id.get(request.lease_id)
+        if lease is None or lease.over or lease.expires <= self.now:
+            return Word.UNKNOWN_LEASE
+        return _granted(lease, self.proxies.by_id[lease.proxy_id])
 
     def _release(self, request: Release) -> Answer:
-        if request.lease_id in self.leases:
-            self.remember_released(request.lease_id)
+        lease = self.leases.by_id.get(request.lease_id)
+        if lease is None or lease.released:
+            return Word.DONE
+        if not lease.body:
+            self.leases.remember_released(request.lease_id)
             self._forget(request.lease_id)
+            return Word.DONE
+        # Its key must not be good for another lease.
+        if request.lease_id in self.leases.running:
+            self._end(request.lease_id, self.now)
+        lease.released = True
         return Word.DONE
 
     def _give_back(self, request: GiveBack) -> Answer:
-        self.remember_released(request.lease_id)
-        if request.lease_id in self.leases:
+        self.leases.remember_released(request.lease_id)
+        if request.lease_id in self.leases.by_id:
             self._forget(request.lease_id)
         return Word.DONE
 
     def _report(self, report: Report) -> Answer:
-        lease = self.leases.get(report.lease_id)
-        if lease is None:
+        lease = self.leases.by_id.get(report.lease_id)
+        if lease is None or lease.released:
             return Word.UNKNOWN_LEASE
-        if report.result == RESULT_OK:
-            return Word.DONE
-        target = report.target or lease.target
-        if lease.proxy_id not in self.cooldowns.of(target):
-            cost = lease_budget.COOLDOWN_BYTES + lease_budget.text_bytes(target)
-            if not self._make_room(cost, sparing=report.lease_id):
-                return Word.FULL
-        self.rest(target, lease.proxy_id, self.now + report.cooldown_millis)
+        if report.result in RESTING_RESULTS:
+            return self._rest_after(report, lease)
+        if report.result == RESULT_TRANSPORT_ERROR:
+            return self._doubt(report.lease_id, lease)
         return Word.DONE
+
+    def _rest_after(self, report: Report, lease: Lease) -> Answer:
+        target = report.target or lease.target
+        if not self.leases.make_room(self.cooldowns.cost(target, lease.proxy_id), sparing=report.lease_id):
+            return Word.FULL
+        self.rest(target, lease.proxy_id, self.now + report.cooldown_millis)
+        self._choice.refusals.clear()
+        return Word.DONE
+
+    def _doubt(self, lease_id: str, lease: Lease) -> Answer:
+        proxy = self.proxies.by_id.get(lease.proxy_id)
+        # A lease that has ended may have been on an instance that is no more.
+        if proxy is None or proxy.doubted or lease_id not in proxy.lease_ids:
+            return Word.DONE
+        if not self.leases.make_room(lease_budget.DOUBT_BYTES, sparing=lease_id):
+            return Word.FULL
+        self.doubts.begin(proxy)
+        self.doubts.suspend(proxy, self.now + SUSPENSION_MILLIS)
+        self._rerank(proxy)
+        self._choice.refusals.clear()
+        return Word.DONE
+
+    def _probed(self, probes: Probes) -> Answer:
+        for row in probes.rows:
+            proxy = self.proxies.by_id.get(row.proxy_id)
+            if proxy is None or proxy.uid != row.uid or not proxy.doubted:
+                continue
+            if row.hold_millis:
+                self.doubts.suspend(proxy, self.now + row.hold_millis)
+            else:
+                self.doubts.end(proxy)
+            self._rerank(proxy)
+        return Word.DONE
+
+    def restore_doubt(self, proxy_id: str, suspended_millis: int) -> None:
+        """Take over a doubt of an earlier table, suspended for so long from now on; 0: not suspended."""
+        proxy = self.proxies.by_id[proxy_id]
+        self.doubts.begin(proxy)
+        if suspended_millis:
+            self.doubts.suspend(proxy, self.now + suspended_millis)
+        self._rerank(proxy)
 
     def rest(self, target: str, proxy_id: str, until: int) -> None:
         """Let a proxy rest from a target until then; the room for it must be there."""
-        if proxy_id not in self.cooldowns.of(target):
-            self.budget.used += lease_budget.COOLDOWN_BYTES
-            self.texts.take(target)
-            self.texts.take(proxy_id)
         self.cooldowns.extend(target, proxy_id, until)
-        if target == EVERY_TARGET:
-            self._rerank(proxy_id)
+        self._cooldown_changed(target, proxy_id)
 
-    def _forget_cooldown(self, target: str, proxy_id: str) -> None:
-        self.budget.used -= lease_budget.COOLDOWN_BYTES
-        self.texts.drop(target)
-        self.texts.drop(proxy_id)
-        if target == EVERY_TARGET:
-            self._rerank(proxy_id)
+    def _cooldown_changed(self, target: str, proxy_id: str) -> None:
+        proxy = self.proxies.by_id.get(proxy_id)
+        if target == EVERY_TARGET and proxy is not None:
+            self._rerank(proxy)
 
     def _add(self, lease_id: str, lease: Lease) -> None:
-        self.leases[lease_id] = lease
-        self.budget.used += lease_budget.LEASE_BYTES
-        self.texts.take(lease.target)
-        self.texts.take(lease.proxy_id)
         proxy = self.proxies.by_id.get(lease.proxy_id)
-        if proxy is not None and not lease.revoked and lease.expires > self.now:
-            self.running.set(lease_id, lease.expires)
-            proxy.lease_ids[lease_id] = None
-            self.index.rerank(proxy, self._rank(proxy))
-        else:
-            self.ended.set(lease_id, lease.retained_until)
+        running = proxy is not None and not lease.over and lease.expires > self.now
+        self.leases.add(lease_id, lease, running=running)
+        if proxy is not None and running:
+            proxy.lease_ids[lease_id] = lease.expires
+            self._rerank(proxy)
 
     def restore_lease(self, lease_id: str, lease: Lease) -> None:
         """Take over a lease of an earlier table; its proxy and the time must be known already."""
         self._add(lease_id, lease)
 
-    def _end(self, lease_id: str) -> None:
-        lease = self.leases[lease_id]
-        self._leave_proxy(lease_id, lease)
-        self.ended.set(lease_id, lease.retained_until)
+    def _end(self, lease_id: str, when: int) -> None:
+        self._leave_proxy(lease_id)
+        self.leases.end(lease_id, when)
 
     def _revoke(self, lease_id: str) -> None:
-        lease = self.leases[lease_id]
-        lease.revoked = True
-        self.running.discard(lease_id)
-        self.ended.set(lease_id, lease.retained_until)
+        self.leases.by_id[lease_id].revoked = True
+        self.leases.end(lease_id, self.now)
 
     def _forget(self, lease_id: str) -> None:
-        lease = self.leases.pop(lease_id)
-        self.running.discard(lease_id)
-        self.ended.discard(lease_id)
-        self._leave_proxy(lease_id, lease)
-        self.budget.used -= lease_budget.LEASE_BYTES
-        self.texts.drop(lease.target)
-        self.texts.drop(lease.proxy_id)
+        self._leave_proxy(lease_id)
+        self.leases.forget(lease_id, self.now)
 
-    def _leave_proxy(self, lease_id: str, lease: Lease) -> None:
-        proxy = self.proxies.by_id.get(lease.proxy_id)
-        if proxy is not None and lease_id in proxy.lease_ids:
-            del proxy.lease_ids[lease_id]
-            self.index.rerank(proxy, self._rank(proxy))
-
-    def remember_released(self, lease_id: str) -> None:
-        """Refuse a late acquire of this lease id, for as long as there is room to remember it."""
-        if lease_id in self.released:
-            return
-        self.released[lease_id] = None
-        self.budget.used += lease_budget.RELEASED_BYTES
-        if len(self.released) > RELEASED_LIMIT:
-            self._forget_oldest_released()
-
-    def _forget_oldest_released(self) -> None:
-        del self.released[next(iter(self.released))]
-        self.budget.used -= lease_budget.RELEASED_BYTES
-
-    def _make_room(self, size: int, sparing: str = "") -> bool:
-        while not self.budget.has_room(size):
-            if self.released:
-                self._forget_oldest_released()
-                continue
-            oldest = self.ended.earliest()
-            if oldest is None or oldest == sparing:
-                return False
-            self._forget(oldest)
-        return True
+    def _leave_proxy(self, lease_id: str) -> None:
+        proxy = self.proxies.by_id.get(self.leases.by_id[lease_id].proxy_id)
+        if proxy is not None and proxy.lease_ids.pop(lease_id, None) is not None:
+            self._rerank(proxy)
 
     def _rank(self, proxy: LeasableProxy) -> tuple[int, int, str] | None:
         active = len(proxy.lease_ids)
@@ -269,16 +257,15 @@ class LeaseTable:
             return None
         return active, proxy.view.latency_millis, proxy.id
 
-    def _rerank(self, proxy_id: str) -> None:
-        proxy = self.proxies.by_id.get(proxy_id)
-        if proxy is not None:
-            self.index.rerank(proxy, self._rank(proxy))
+    def _rerank(self, proxy: LeasableProxy) -> None:
+        proxy.leases_changed()
+        self.index.rerank(proxy, self._rank(proxy))
 
     def views(self, now: int) -> Iterator[tuple[LeasableProxy, int]]:
         """Yield the proxies in order of id, with their active leases at ``now``; changes nothing."""
         over: dict[str, int] = {}
-        for lease_id in self.running.due(now):
-            proxy_id = self.leases[lease_id].proxy_id
+        for lease_id in self.leases.running.due(now):
+            proxy_id = self.leases.by_id[lease_id].proxy_id
             over[proxy_id] = over.get(proxy_id, 0) + 1
         for proxy_id in sorted(self.proxies.by_id):
             proxy = self.proxies.by_id[proxy_id]
@@ -287,4 +274,8 @@ class LeaseTable:
 
     def active_leases(self, now: int) -> int:
         """Count the running leases at ``now``; changes nothing."""
-        return len(self.running) - self.running.count_due(now)
+        return len(self.leases.running) - self.leases.running.count_due(now)
+
+
+def _granted(lease: Lease, proxy: LeasableProxy) -> Granted:
+    return Granted(proxy.id, proxy.view, len(proxy.lease_ids), lease.expires, lease.ttl)

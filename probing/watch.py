@@ -54,9 +54,10 @@ class WatchTarget:
 class HealthWatch:
     """Probes at the interval, one probe at a time.
 
-    Probes start one interval apart; after one that took longer the next starts at once. A proxy that was never probed
-    is probed at once; any other waits a random part of the interval first, so that a worker that starts with a thousand
-    watches spreads them. Pace is kept by the event loop's monotonic clock; the wall clock only dates reports.
+    Probes start one interval apart; after one that took longer, and when woken, the next starts at once. A proxy that
+    was never probed is probed at once; any other waits a random part of the interval first, so that a worker that
+    starts with a thousand watches spreads them. The event loop's monotonic clock keeps the pace; the wall clock dates
+    reports.
 
     Args:
         prober: Makes the probes.
@@ -83,6 +84,11 @@ class HealthWatch:
         self._on_probe = on_probe
         self._clock = clock
         self._spread = spread
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Probe now, or once more as soon as the probe that runs has ended."""
+        self._woken.set()
 
     async def run(self, heartbeat: Callable[[HealthState], None]) -> tuple[HealthState, HealthChange]:
         """Probe until there is something to tell; return the state to go on with and what to tell.
@@ -97,7 +103,7 @@ class HealthWatch:
         start = loop.time() + self._first_wait(interval)
         with self._heartbeats(heartbeat) as beat:
             while True:
-                await asyncio.sleep(start - loop.time())
+                await self._sleep(start - loop.time())
                 start = loop.time() + interval
                 result = await self._prober.probe(request)
                 self._on_probe(result)
@@ -105,6 +111,18 @@ class HealthWatch:
                 beat()
                 if change is not None:
                     return self._state, change
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds > 0 and not self._woken.is_set():
+            # A timer that wakes is cheaper than a task with a timeout.
+            timer = asyncio.get_running_loop().call_later(seconds, self._woken.set)
+            try:
+                await self._woken.wait()
+            finally:
+                timer.cancel()
+        else:
+            await asyncio.sleep(0)
+        self._woken.clear()
 
     def _first_wait(self, interval: float) -> float:
         return 0.0 if self._state == HealthState() else interval * self._spread()

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NOT_OF_THE_PRODUCT = {"tests", "bench"}
+NOT_OF_THE_PRODUCT = {"tests", "bench", "egress_proxies_client"}
 REGISTRY_HOST = re.compile(
     r"\b(?:pypi|pythonhosted|proxy\.golang|sum\.golang|npmjs|deb\.debian|maven|crates|docker|quay|ghcr)"
     r"\.(?:org|io|com)\b"

@@ -10,7 +10,7 @@ with workflow.unsafe.imports_passed_through():
     from model import lease_broker, lease_list, lease_snapshot, names
     from model.lease_batch import apply_batch
     from model.lease_broker import BrokerSettings
-    from model.lease_operations import MalformedBatchError, decode_operations
+    from model.lease_wire import MalformedBatchError, decode_operations
     from model.leases import LeaseTable
 
 _PRIMING_PAUSE = timedelta(seconds=10)
@@ -59,6 +59,11 @@ class LeaseBroker:
     def list_proxies(self, now_millis: int) -> str:
         """Return every proxy with its active leases at the asker's time (``model.lease_list``)."""
         return lease_list.encode_list(self._table, now_millis)
+
+    @workflow.query(name=lease_broker.QUERY_DOUBTED)
+    def doubted_proxies(self, now_millis: int) -> str:
+        """Return the proxies that wait for a probe (``model.lease_list``)."""
+        return lease_list.encode_doubted(self._table)
 
     @workflow.query(name=lease_broker.QUERY_SUMMARY)
     def summary(self, now_millis: int) -> str:

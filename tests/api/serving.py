@@ -51,6 +51,14 @@ class Api:
 
     async def raw(self, request: bytes) -> Answer:
         """Send bytes as they are; the answer must close or be complete by its length."""
+        status, headers, body = await self._exchange(request)
+        return Answer(status, headers, body.decode())
+
+    async def raw_body(self, request: bytes) -> bytes:
+        """Send bytes as they are; return the body as it came."""
+        return (await self._exchange(request))[2]
+
+    async def _exchange(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         try:
             writer.write(request)
@@ -63,7 +71,7 @@ class Api:
         finally:
             writer.close()
             await writer.wait_closed()
-        return Answer(int(lines[0].split()[1]), headers, body.decode())
+        return int(lines[0].split()[1]), headers, body
 
     def leases_counted(self, outcome: str) -> float | None:
         return self.registry.get_sample_value("proxy_operator_lease_requests_total", {"outcome": outcome})

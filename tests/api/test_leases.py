@@ -67,7 +67,11 @@ async def test_a_refusal_says_why(api: Api, broker: BrokerClient) -> None:
     assert (await api.ask("POST", "/v1/leases", json=wanted)).status == 201
     answer = await api.ask("POST", "/v1/leases", json=wanted)
     assert answer.status == 409
-    assert answer.json == {
+    body = answer.json
+    earliest = datetime.fromisoformat(body.pop("earliestAvailable")).timestamp()
+    assert time.time() + 290 < earliest < time.time() + 302
+    assert 290 < int(answer.headers["Retry-After"]) <= 301
+    assert body == {
         "error": "no_match",
         "message": "no healthy proxy with free capacity matched the selector",
         "considered": 2,
@@ -125,6 +129,11 @@ async def test_a_report_on_an_unknown_lease_is_404(api: Api, lease_id: str) -> N
         ({"selector": {"geo": "ü" * 128}}, "invalid_body"),
         ({"selector": {"\udfff": "x"}}, "invalid_body"),
         ({"selector": {str(place): "" for place in range(65)}}, "invalid_body"),
+        ({"session": "x" * 129}, "invalid_body"),
+        ({"session": ["x"]}, "invalid_body"),
+        ({"session": "\ud800"}, "invalid_body"),
+        ({"sessionMode": "loose"}, "invalid_body"),
+        ({"sessionMode": 1}, "invalid_body"),
     ],
 )
 async def test_a_bad_field_is_400_with_its_name(api: Api, body: dict[str, object], code: str) -> None:
@@ -139,6 +148,8 @@ async def test_null_fields_and_limits_are_fine(api: Api, broker: BrokerClient) -
         {"selector": None, "target": None, "ttlSeconds": None},
         {"target": "ü" * 127, "ttlSeconds": 1800},
         {"selector": {str(place): "" for place in range(64)}, "ttlSeconds": 0},
+        {"session": "ü" * 64, "sessionMode": "strict"},
+        {"session": None, "sessionMode": None},
     ):
         assert (await api.ask("POST", "/v1/leases", json=body)).status == 201
 
@@ -186,7 +197,22 @@ async def test_a_list_shows_a_lease_at_once(api: Api, broker: BrokerClient) -> N
 
 @pytest.mark.parametrize(
     "query",
-    ["healthy=maybe", "healthy=", "healthy=%ff", "attr.x=" + "y" * 256, "&".join(f"attr.{n}=" for n in range(65))],
+    [
+        "limit=0",
+        "limit=2001",
+        "limit=-1",
+        "limit=x",
+        "limit=",
+        "limit=%D9%A1",
+        "continue=*",
+        "continue=____",
+        "continue=" + "A" * 2000,
+        "healthy=maybe",
+        "healthy=",
+        "healthy=%ff",
+        "attr.x=" + "y" * 256,
+        "&".join(f"attr.{n}=" for n in range(65)),
+    ],
 )
 async def test_an_invalid_query_is_refused(api: Api, query: str) -> None:
     answer = await api.ask("GET", f"/v1/proxies?{query}")
@@ -211,6 +237,8 @@ async def test_without_a_worker_everything_is_503_within_three_seconds(temporal_
             api.ask("GET", "/v1/proxies"),
             api.ask("DELETE", f"/v1/leases/{'A' * 26}"),
             api.ask("POST", f"/v1/leases/{'A' * 26}/report", json={"result": "ok"}),
+            api.ask("GET", f"/v1/leases/{'A' * 26}"),
+            api.ask("POST", f"/v1/leases/{'A' * 26}/renew", json={}),
         )
         assert time.monotonic() - start < 3.6
         for answer in answers:

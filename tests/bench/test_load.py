@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 
 from app.dev.ports import PortBook
-from bench.leasing import run_load, start_memory_broker
-from bench.load import take_answer
-from bench.memory_broker import encode_proxies
+from bench.load import LoadPlan, take_answer
+from bench.load_scripts import FLOOD, LIST, REFUSALS
+from bench.local_commit import encode_proxies
 from bench.results import BenchError
+from bench.running_load import run_load, start_broker
 from model.lease_list import ListedProxy
 from model.lease_operations import ProxyView
 
@@ -20,8 +21,13 @@ CLIENTS = 4
 
 
 def proxies(max_leases: int) -> str:
-    view = ProxyView("192.0.2.1", 3128, {"geo": "de"}, "Ready", True, 12, max_leases, True, "one")
+    attributes = {"geo": "de", FLOOD: "no"}
+    view = ProxyView("192.0.2.1", 3128, attributes, "Ready", True, 12, max_leases, True, "one")
     return encode_proxies([ListedProxy("default/one", view, 0)])
+
+
+def plan(port: int, script: str = "leases", seconds: float = 0.5) -> LoadPlan:
+    return LoadPlan(port=port, clients=CLIENTS, warm_up=0.1, seconds=seconds, script=script)
 
 
 @asynccontextmanager
@@ -29,7 +35,7 @@ async def memory_broker(directory: Path, max_leases: int) -> AsyncIterator[int]:
     path = directory / "proxies.json"
     path.write_text(proxies(max_leases))
     port = PortBook(directory / "ports.json").choose("memory")["memory"]
-    server = await start_memory_broker(path, port, directory / "memory.log")
+    server = await start_broker("memory", path, port, directory / "memory.log")
     try:
         yield port
     finally:
@@ -38,11 +44,12 @@ async def memory_broker(directory: Path, max_leases: int) -> AsyncIterator[int]:
 
 async def test_clients_acquire_and_release_all_the_time_and_leave_no_lease_behind(tmp_path: Path) -> None:
     async with memory_broker(tmp_path, CLIENTS) as port:
-        load = await run_load(port, CLIENTS, 0.1, 0.5)
+        load = await run_load(plan(port))
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/v1/proxies") as response:
             [proxy] = json.loads(await response.text())["proxies"]
-    assert len(load.acquire_millis) > CLIENTS
-    assert all(0 < millis < 10_000 for millis in load.acquire_millis)
+    assert len(load.millis) > CLIENTS
+    assert all(0 < millis < 10_000 for millis in load.millis)
+    assert 0 < load.longest_gap < 0.5
     assert load.cpu_seconds > 0
     assert proxy["activeLeases"] == 0
     assert proxy["maxLeases"] == CLIENTS
@@ -51,7 +58,19 @@ async def test_clients_acquire_and_release_all_the_time_and_leave_no_lease_behin
 async def test_a_refused_lease_fails_the_run_and_says_why(tmp_path: Path) -> None:
     async with memory_broker(tmp_path, 1) as port:
         with pytest.raises(BenchError, match=r"409.*no_match"):
-            await run_load(port, CLIENTS, 0.0, 5.0)
+            await run_load(plan(port, seconds=5.0))
+
+
+async def test_a_load_of_refusals_wants_to_be_refused(tmp_path: Path) -> None:
+    async with memory_broker(tmp_path, CLIENTS) as port:
+        load = await run_load(plan(port, REFUSALS))
+    assert len(load.millis) > CLIENTS
+
+
+async def test_lists_are_measured_too(tmp_path: Path) -> None:
+    async with memory_broker(tmp_path, CLIENTS) as port:
+        load = await run_load(plan(port, LIST))
+    assert len(load.millis) > CLIENTS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,21 @@
 from typing import Any
 
 from model.lease_answers import Answer, Granted, NoMatch
-from model.lease_operations import Acquire, Gone, Order, Primed, ProxyView, Release, Report, Transition
+from model.lease_keys import request_hash, session_hash
+from model.lease_operations import (
+    Acquire,
+    Gone,
+    Look,
+    Order,
+    Primed,
+    Probe,
+    Probes,
+    ProxyView,
+    Release,
+    Renew,
+    Report,
+    Transition,
+)
 from model.leases import LeaseTable
 
 START = 1_790_000_000_000
@@ -59,9 +73,35 @@ class Leasing:
         return answer
 
     def refuse(self, lease_id: str, target: str = "", **selector: str) -> NoMatch:
+        """The counts of a refusal, without the time."""
         answer = self.acquire(lease_id, target, MINUTE, **selector)
         assert isinstance(answer, NoMatch), answer
-        return answer
+        return answer._replace(earliest_millis=0)
+
+    def earliest(self, target: str = "", **selector: str) -> int:
+        """When a refused acquire may come again, in milliseconds from now; 0 for never."""
+        answer = self.acquire("refused", target, MINUTE, **selector)
+        assert isinstance(answer, NoMatch), answer
+        return answer.earliest_millis and answer.earliest_millis - self.table.now
+
+    def keyed(self, lease_id: str, target: str = "", ttl: int = MINUTE) -> Answer:
+        body = request_hash(target, ttl)
+        return self.table.apply(Acquire(lease_id, {}, target, ttl, COOLDOWN, body))
+
+    def in_session(
+        self, lease_id: str, session: str, target: str = "", *, strict: bool = False, ttl: int = MINUTE, **selector: str
+    ) -> Answer:
+        name = session_hash(session)
+        return self.table.apply(Acquire(lease_id, selector, target, ttl, COOLDOWN, "", name, strict))
+
+    def renew(self, lease_id: str, ttl: int = MINUTE) -> Answer:
+        return self.table.apply(Renew(lease_id, ttl))
+
+    def look(self, lease_id: str) -> Answer:
+        return self.table.apply(Look(lease_id))
+
+    def probed(self, proxy_id: str, hold: int = 0, uid: str = "") -> Answer:
+        return self.table.apply(Probes([Probe(proxy_id, uid or f"uid-{proxy_id}", hold)]))
 
     def release(self, lease_id: str) -> Answer:
         return self.table.apply(Release(lease_id))

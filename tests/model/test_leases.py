@@ -218,8 +218,8 @@ class TestEndedLeases:
         for place in range(20_000):
             leasing.grant(str(place), ttl=60 * MINUTE)
             leasing.release(str(place))
-        assert len(leasing.table.running._heap) < 3000
-        assert not leasing.table.leases
+        assert len(leasing.table.leases.running._heap) < 3000
+        assert not leasing.table.leases.by_id
 
 
 class TestRepeats:
@@ -397,6 +397,6 @@ class TestBudget:
         leasing.gone("ns/a")
         leasing.pass_time(60 * MINUTE)
         table = leasing.table
-        assert not table.leases
+        assert not table.leases.by_id
         table.proxies._forget_gone("uid-ns/a")
         assert table.budget.used == 0

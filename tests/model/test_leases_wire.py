@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from model.lease_answers import AnswerWriter, Granted, NoMatch, Stale, Word, decode_answers
+from model.lease_answers import AnswerWriter, Granted, NoMatch, SessionUnavailable, Stale, Word, decode_answers
 from model.lease_batch import ANSWER_BYTES_LIMIT, apply_batch
 from model.lease_operations import (
     Acquire,
@@ -10,26 +10,31 @@ from model.lease_operations import (
     Gone,
     Latencies,
     Latency,
-    MalformedBatchError,
+    Look,
     Operation,
     Primed,
+    Probe,
+    Probes,
     Release,
+    Renew,
     Report,
     Transition,
-    decode_operations,
-    encode_operation,
-    join_operations,
 )
+from model.lease_wire import MalformedBatchError, decode_operations, encode_operation, join_operations
 from tests.model.lease_fixtures import COOLDOWN, MINUTE, START, Leasing, view
 
 OPERATIONS: list[Operation] = [
     Acquire("id", {"geo": "eü"}, "site", 1000, 2000),
+    Acquire("id", {}, "", 1, 0, "0123456789abcdef", "fedcba9876543210", True),
+    Renew("id", 7),
+    Look("id"),
     Release("id"),
     GiveBack("id"),
     Report("id", "banned", "", 5),
     Transition("ns/a", "uid", (START, 3), view(attributes={"geo": "eu"})),
     Gone("ns/a", "uid", (START, 4)),
     Latencies([Latency("ns/a", "uid", 7)]),
+    Probes([Probe("ns/a", "uid", 0), Probe("ns/b", "uid", 40_000)]),
     Primed(),
 ]
 
@@ -42,10 +47,12 @@ def test_every_operation_comes_back_as_it_was_sent() -> None:
 def test_every_answer_comes_back_and_a_view_travels_once() -> None:
     seen, other = view(attributes={"a": "b"}), view(attributes={"a": "b"})
     answers = [
-        Granted("ns/a", seen, 1, START),
-        Granted("ns/a", seen, 2, START),
-        Granted("ns/b", other, 1, START),
+        Granted("ns/a", seen, 1, START, 5),
+        Granted("ns/a", seen, 2, START, 6),
+        Granted("ns/b", other, 1, START, 7),
         NoMatch(4, 1, 2, 1),
+        NoMatch(4, 1, 2, 1, START),
+        SessionUnavailable(START),
         Stale((START, 9)),
         *Word,
     ]
@@ -81,6 +88,15 @@ def test_every_answer_comes_back_and_a_view_travels_once() -> None:
         '[["g","ns/a","uid",[1,2.5]]]',
         '[["l",[["ns/a","uid"]]]]',
         '[["d",1]]',
+        '[["a","id",{},"",1,1,""]]',
+        '[["a","id",{},"",1,1,"","",1]]',
+        '[["a","id",{},"",1,1,"0123456789ABCDEF","",false]]',
+        '[["a","id",{},"",1,1,"","0123",false]]',
+        '[["n","id",0]]',
+        '[["n","",1]]',
+        '[["k",""]]',
+        '[["o",[["ns/a","uid"]]]]',
+        '[["o",[["ns/a","uid",-1]]]]',
         json.dumps([["d"]] * 1001),
         '[["a","id",{},"",' + "9" * 5000 + ",1]]",
     ],
@@ -103,12 +119,17 @@ def test_answers_that_would_not_fit_say_again_and_apply_nothing() -> None:
     assert len(text) <= ANSWER_BYTES_LIMIT
     assert answers == granted + [Word.AGAIN] * (100 - len(granted))
     assert 0 < len(granted) < 100
-    assert len(leasing.table.leases) == len(granted)
+    assert len(leasing.table.leases.by_id) == len(granted)
 
 
 def test_a_batch_that_is_too_much_work_is_done_in_parts() -> None:
     leasing = Leasing()
-    for place in range(2000):
+    leasing.tell("ns/rests", attributes={"rests": "yes"})
+    leasing.grant("first", rests="yes")
+    for place in range(1000):
+        leasing.report("first", target=f"target-{place}")
+    leasing.tell("ns/rests", max_leases=1)
+    for place in range(1999):
         leasing.tell(f"ns/{place:04}", max_leases=0)
     operations = [Acquire(f"id-{place}", {}, f"target-{place}", MINUTE, COOLDOWN) for place in range(1000)]
     rounds = 0
@@ -117,7 +138,17 @@ def test_a_batch_that_is_too_much_work_is_done_in_parts() -> None:
         answers = decode_answers(apply_batch(leasing.table, waiting, START))
         done = [answer for answer in answers if answer is not Word.AGAIN]
         assert done
-        assert set(done) == {NoMatch(2000, 2000, 0, 0)}
+        assert set(done) == {NoMatch(2000, 1999, 1, 0, START + COOLDOWN)}
         waiting = waiting[len(done) :]
         rounds += 1
     assert 1 < rounds < 20
+
+
+def test_a_flood_of_targets_that_nothing_rests_from_is_counted_once() -> None:
+    leasing = Leasing()
+    for place in range(2000):
+        leasing.tell(f"ns/{place:04}", max_leases=0)
+    operations = [Acquire(f"id-{place}", {}, f"target-{place}", MINUTE, COOLDOWN) for place in range(1000)]
+    answers = decode_answers(apply_batch(leasing.table, operations, START))
+    assert set(answers) == {NoMatch(2000, 2000, 0, 0)}
+    assert len(answers) == 1000

@@ -152,3 +152,23 @@ async def test_a_jumping_wall_clock_neither_hurries_nor_stops_the_probes() -> No
     assert len(prober.started) == 3
     assert 1.98 <= prober.started[2] - prober.started[0] < 2.5
     assert change.checked_at == "2065-01-24T05:20:00Z"
+
+
+async def test_a_wake_makes_it_probe_at_once_and_again_after_a_probe_that_runs() -> None:
+    prober = Scripted(WORKS, seconds=0.2)
+    health = make(prober, state=HEALTHY_STATE, check=HealthCheck(interval_seconds=600), spread=0.9)
+    running = asyncio.create_task(health.run(ignore))
+    try:
+        await asyncio.sleep(0.05)
+        assert prober.started == []
+        health.wake()
+        await eventually(lambda: prober.in_flight == 1)
+        health.wake()
+        health.wake()
+        await eventually(lambda: len(prober.started) == 2)
+        await asyncio.sleep(0.5)
+        assert len(prober.started) == 2
+        assert prober.most_in_flight == 1
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -22,7 +22,8 @@ from model import lease_broker, names
 from model.errors import UnavailableError
 from model.lease_answers import Granted, NoMatch, decode_answers
 from model.lease_broker import BrokerSettings
-from model.lease_operations import Acquire, encode_operation, join_operations
+from model.lease_operations import Acquire
+from model.lease_wire import encode_operation, join_operations
 from model.proxy import Condition, Proxy, ProxySpec, ProxyStatus
 from tests.leasing.brokers import COOLDOWN, INSTALLATION, acquire, broker_with, new_id, prime, transition
 from tests.leasing.polling import wait_until

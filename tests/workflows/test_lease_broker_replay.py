@@ -15,7 +15,9 @@ from model import lease_snapshot, names
 from model.lease_batch import apply_batch
 from model.lease_broker import BrokerSettings
 from model.lease_index import LeasableProxy, Rank
-from model.lease_operations import decode_operations
+from model.lease_keys import lease_id_of_key, request_hash, session_hash
+from model.lease_operations import Probe
+from model.lease_wire import decode_operations
 from model.leases import LeaseTable
 from tests.leasing.brokers import COOLDOWN, INSTALLATION, acquire, new_id, prime, transition
 from tests.workflows.lease_broker_worker import running_broker
@@ -26,16 +28,36 @@ async def play(client: Client) -> list[WorkflowHistory]:
     """Put all kinds of operations through a broker of short runs, in the sandbox; return its runs, first to last."""
     broker = BrokerClient(client, INSTALLATION, settings=BrokerSettings(continue_as_new_after=8))
     async with running_broker(client, sandbox=True):
-        await prime(broker, 5, max_leases=3)
+        await prime(broker, 5, max_leases=12)
         for turn in range(12):
             leases = await asyncio.gather(*(acquire(broker, f"site-{turn % 3}", ttl=400) for _ in range(4)))
             await broker.release(leases[0][0])
             await broker.report(leases[1][0], "banned", "", 300)
             await broker.acquire(new_id(), {"geo": "nowhere"}, "", 1000, COOLDOWN)
+            await play_specially(broker, turn, leases[2][0])
             await broker.tell(transition("ns/0001", counter=turn + 2, max_leases=turn, instance=str(turn // 4)), 10)
             await asyncio.sleep(0.1)
         await broker.close()
     return await all_runs(client)
+
+
+async def play_specially(broker: BrokerClient, turn: int, lease_id: str) -> None:
+    """Keys, sessions, renewals, doubts."""
+    key, other = request_hash("this"), request_hash("that")
+    session = session_hash(str(turn % 2))
+    keyed = lease_id_of_key(f"key-{turn}")
+    for body in (key, key, other):
+        await broker.acquire(keyed, {}, "", 600, COOLDOWN, body=body)
+    for strict in (True, False):
+        await broker.acquire(new_id(), {}, "", 600, COOLDOWN, session=session, strict=strict)
+    await broker.renew(lease_id, 700)
+    await broker.look(lease_id)
+    await broker.report(lease_id, "captcha", "gated", 500)
+    await broker.report(lease_id, "transport_error", "", 500)
+    proxies = await broker.doubted_proxies()
+    await broker.tell_probes([Probe(*proxies[0], turn % 2 * 300)] if proxies else [])
+    if turn % 3 == 0:
+        await broker.release(keyed)
 
 
 async def all_runs(client: Client) -> list[WorkflowHistory]:

@@ -1,0 +1,1 @@
+"""Whether leases stay exact while everything is killed: ``python -m bench.torture``."""
