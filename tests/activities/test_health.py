@@ -37,6 +37,7 @@ async def test_a_transport_error_is_answered_by_a_probe_long_before_the_next_one
         health = HealthActivities(cast("Prober", prober), ProbeMetrics(CollectorRegistry()), latencies)
         watch = WatchHealth(
             reference=ProxyReference(namespace="ns", name="0000", uid="uid-ns/0000"),
+            incarnation="i1",
             order=(1, 1),
             host="192.0.2.1",
             port=3128,
