@@ -1,18 +1,14 @@
 """A Redis server of the bench's own: every write synced to disk before it is answered."""
 
 import asyncio
-import os
 import shutil
-import time
 from pathlib import Path
 
+from app.dev.debian import Report, install_command, install_package, may_install
 from app.dev.ports import LOOPBACK, PortBook
 from app.dev.processes import ChildProcess
-from app.dev.squid import POLICY, Report, _no_service_started, _run
 
 PROGRAM = "redis-server"
-INSTALL = f"apt-get install --no-install-recommends {PROGRAM}"
-_ROOT = 0
 
 
 async def ensure_redis(report: Report) -> bool:
@@ -22,19 +18,11 @@ async def ensure_redis(report: Report) -> bool:
     """
     if shutil.which(PROGRAM) is not None:
         return True
-    if os.geteuid() != _ROOT or shutil.which("apt-get") is None:
-        report(f"redis-server is not installed; the rows that need it are left out. On Debian, as root: {INSTALL}")
+    if not may_install():
+        command = install_command(PROGRAM)
+        report(f"redis-server is not installed; the rows that need it are left out. On Debian, as root: {command}")
         return False
-    report(f"redis-server is not installed: installing Debian's package, without its service ({INSTALL})")
-    started = time.monotonic()
-    with _no_service_started(POLICY):
-        _, update_said = await _run("apt-get", "--quiet", "update")
-        code, said = await _run("apt-get", "--quiet", "install", "--yes", "--no-install-recommends", PROGRAM)
-    if code != 0:
-        report(f"installing redis-server failed, its rows are left out: {said} (apt-get update: {update_said})")
-        return False
-    report(f"installed redis-server in {time.monotonic() - started:.0f} s")
-    return shutil.which(PROGRAM) is not None
+    return await install_package(PROGRAM, report) and shutil.which(PROGRAM) is not None
 
 
 async def start_redis(directory: Path, ports: PortBook) -> tuple[ChildProcess, int]:

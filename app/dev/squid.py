@@ -5,25 +5,15 @@ environment, a machine without squid is a failure.
 """
 
 import asyncio
-import contextlib
 import os
-import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from app.dev.debian import POLICY, Report, install_command, install_package, may_install
 from app.dev.report import say
 from providers.local.software import find_squid
 
-INSTALL = "apt-get install --no-install-recommends squid"
-POLICY = Path("/usr/sbin/policy-rc.d")
-"""What Debian's packages ask before they start a service; 101 means that they must not (see invoke-rc.d(8))."""
-_OUR_POLICY = "#!/bin/sh\n# Made by egress-proxies while it installs squid; it can be removed.\nexit 101\n"
-_COMMAND_SECONDS = 600.0
-_ROOT = 0
-
-Report = Callable[[str], None]
+PACKAGE = "squid"
 
 
 async def ensure_squid(report: Report) -> bool:
@@ -33,74 +23,15 @@ async def ensure_squid(report: Report) -> bool:
     """
     if find_squid() is not None:
         return True
-    if os.geteuid() != _ROOT or shutil.which("apt-get") is None:
-        report(f"squid is not installed; what needs it is left out. On Debian, as root: {INSTALL}")
+    if not may_install():
+        report(f"squid is not installed; what needs it is left out. On Debian, as root: {install_command(PACKAGE)}")
         return False
     return await install_squid(report) and find_squid() is not None
 
 
 async def install_squid(report: Report, policy: Path = POLICY) -> bool:
-    """Install the package without starting the system service; True when that worked.
-
-    Args:
-        report: Gets a line at the start and at the end.
-        policy: Where Debian looks for a rule about services. One that is there is left alone, because it says what
-            the machine's owner wants; otherwise ours stands there while the package is installed.
-    """
-    report(f"squid is not installed: installing Debian's package, without its service ({INSTALL})")
-    started = time.monotonic()
-    try:
-        with _no_service_started(policy):
-            # An index that cannot be brought up to date, of some other source for instance, may still be good enough.
-            _, update_said = await _run("apt-get", "--quiet", "update")
-            code, said = await _run("apt-get", "--quiet", "install", "--yes", "--no-install-recommends", "squid")
-    except OSError as error:
-        code, update_said, said = 1, "", str(error)
-    if code != 0:
-        report(f"installing squid failed, what needs it is left out: {said} (apt-get update: {update_said})")
-        return False
-    report(f"installed squid in {time.monotonic() - started:.0f} s")
-    return True
-
-
-@contextlib.contextmanager
-def _no_service_started(policy: Path) -> Iterator[None]:
-    # One of ours that is there already was left by a run that was killed.
-    ours = not policy.exists() or policy.read_bytes() == _OUR_POLICY.encode()
-    if ours:
-        policy.write_text(_OUR_POLICY)
-        policy.chmod(0o755)
-    try:
-        yield
-    finally:
-        if ours:
-            policy.unlink(missing_ok=True)
-
-
-async def _run(*command: str) -> tuple[int, str]:
-    """Return the exit code of a command and the last line it wrote."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        # A lock that another apt-get holds is waited for.
-        *("-o", "DPkg::Lock::Timeout=300"),
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        # A Ctrl-C in the terminal reaches us alone, and we end it in an orderly way.
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_COMMAND_SECONDS):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return 1, f"{' '.join(command)} did not end within {_COMMAND_SECONDS:.0f} s"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
-    lines = output.decode("utf-8", "replace").split("\n")
-    return process.returncode or 0, next((line.strip() for line in reversed(lines) if line.strip()), "")
+    """Install the package as ``install_package`` does."""
+    return await install_package(PACKAGE, report, policy)
 
 
 def main() -> int:
