@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from app.dev import squid
+from app.dev.debian import install_command
 from app.dev.squid import ensure_squid, install_squid
 
 APT_GET = """#!/bin/sh
@@ -110,7 +111,7 @@ async def test_who_is_not_root_is_told_the_command(machine: Machine, monkeypatch
 
     assert not await ensure_squid(machine.lines.append)
 
-    assert squid.INSTALL in machine.lines[-1]
+    assert install_command("squid") in machine.lines[-1]
     assert machine.calls == []
 
 
