@@ -143,6 +143,9 @@ async def _await(run: Run, proxy: Proxy) -> None:
 
 
 async def _watch(run: Run, proxy: Proxy, step: Step) -> None:
+    # What runs as it should has left every failure behind, that of a replacement nobody wants any more included.
+    run.state.failure, run.state.failed_action = None, ""
+    run.forget_retry()
     if run.state.managed:
         await _record_spec_hash(run, proxy)
     await run.publish(proxy, step.reason or Provisioned.RUNNING, run.running_message())
