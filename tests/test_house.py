@@ -71,10 +71,10 @@ def test_no_file_names(what: str, pattern: re.Pattern[str]) -> None:
 
 
 def test_the_patterns_find_what_they_are_for() -> None:
-    assert REGISTRY_HOST.search("https://files." + "pythonhosted" + ".org/x")
+    assert REGISTRY_HOST.search("https://" + "files." + "pythonhosted" + ".org/x")
     assert REGISTRY_HOST.search("https://" + "pypi" + ".org/simple")
     assert HOME_PATH.search("in " + "/home/" + "someone/x")
-    assert not HOME_PATH.search("deploy/root/x and https://example.com/home/someone/x")
+    assert not HOME_PATH.search("deploy/" + "root/x and https://example.com/home/someone/x")
 
 
 def test_every_requirement_is_pinned_and_no_option_names_an_index() -> None:

@@ -1,6 +1,7 @@
 """The activities as workflows call them: names, queues, deadlines and retry rules in one place."""
 
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -8,6 +9,8 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 with workflow.unsafe.imports_passed_through():
     from model import messages, names
+
+Result = TypeVar("Result")
 
 SCHEDULE_TO_START = timedelta(seconds=60)
 """After this long without a worker on the queue, the caller says so."""
@@ -68,65 +71,26 @@ def start_looking(
     route: messages.ProviderRoute, query: messages.InstanceQuery
 ) -> ActivityHandle[messages.InstanceAnswer]:
     """Start to ask the provider what is there."""
-    return workflow.start_activity(
-        "look_for_instance",
-        query,
-        task_queue=route.task_queue,
-        result_type=messages.InstanceAnswer,
-        schedule_to_start_timeout=SCHEDULE_TO_START,
-        start_to_close_timeout=timedelta(seconds=90),
-        heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=_THREE_TRIES,
-        cancellation_type=ActivityCancellationType.TRY_CANCEL,
-    )
+    return _start(route, "look_for_instance", query, messages.InstanceAnswer, timedelta(seconds=90))
 
 
 def start_creating(
     route: messages.ProviderRoute, create: messages.CreateInstance
 ) -> ActivityHandle[messages.InstanceAnswer]:
     """Start to create, or adopt what an earlier attempt made; the wait for a slow backend is the activity's own."""
-    return workflow.start_activity(
-        "create_instance",
-        create,
-        task_queue=route.task_queue,
-        result_type=messages.InstanceAnswer,
-        schedule_to_start_timeout=SCHEDULE_TO_START,
-        start_to_close_timeout=timedelta(minutes=30),
-        heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=_THREE_TRIES,
-    )
+    return _start(route, "create_instance", create, messages.InstanceAnswer, timedelta(minutes=30))
 
 
 def start_awaiting_instance(
     route: messages.ProviderRoute, query: messages.InstanceQuery
 ) -> ActivityHandle[messages.InstanceAnswer]:
     """Start to poll until the instance runs, stops or is gone."""
-    return workflow.start_activity(
-        "await_instance",
-        query,
-        task_queue=route.task_queue,
-        result_type=messages.InstanceAnswer,
-        schedule_to_start_timeout=SCHEDULE_TO_START,
-        start_to_close_timeout=timedelta(seconds=90),
-        heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=_POLL,
-        cancellation_type=ActivityCancellationType.TRY_CANCEL,
-    )
+    return _start(route, "await_instance", query, messages.InstanceAnswer, timedelta(seconds=90), _POLL)
 
 
 def start_removing(route: messages.ProviderRoute, remove: messages.RemoveInstance) -> ActivityHandle[bool]:
     """Start to delete one incarnation and to wait until it is proven gone; False when nobody asks for it any more."""
-    return workflow.start_activity(
-        "remove_instance",
-        remove,
-        task_queue=route.task_queue,
-        result_type=bool,
-        schedule_to_start_timeout=SCHEDULE_TO_START,
-        start_to_close_timeout=timedelta(seconds=120),
-        heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=_THREE_TRIES,
-        cancellation_type=ActivityCancellationType.TRY_CANCEL,
-    )
+    return _start(route, "remove_instance", remove, bool, timedelta(seconds=120))
 
 
 def start_watching_health(task_queue: str, watch: messages.WatchHealth) -> ActivityHandle[messages.HealthReport]:
@@ -140,6 +104,28 @@ def start_watching_health(task_queue: str, watch: messages.WatchHealth) -> Activ
         start_to_close_timeout=timedelta(days=365),
         heartbeat_timeout=timedelta(seconds=30),
         retry_policy=_PROBE,
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+    )
+
+
+def _start(
+    route: messages.ProviderRoute,
+    activity: str,
+    argument: object,
+    result_type: type[Result],
+    start_to_close: timedelta,
+    retry_policy: RetryPolicy = _THREE_TRIES,
+) -> ActivityHandle[Result]:
+    """Start an activity on a provider's queue, which may have no worker."""
+    return workflow.start_activity(
+        activity,
+        argument,
+        task_queue=route.task_queue,
+        result_type=result_type,
+        schedule_to_start_timeout=SCHEDULE_TO_START,
+        start_to_close_timeout=start_to_close,
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=retry_policy,
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
     )
 

@@ -136,7 +136,7 @@ _HOSTS = (
 )
 _NOT_HOSTS = (
     "",
-    "http://proxy.example.com",
+    "http://egress.example.com",
     "proxy.example.com:3128",
     "[2001:db8::1]",
     "fe80::1%eth0",

@@ -130,7 +130,7 @@ def test_a_success_without_a_lease_is_an_unexpected_answer(body: bytes) -> None:
     [
         ("10.0.0.9", "http://10.0.0.9:3128"),
         ("2001:db8::7", "http://[2001:db8::7]:3128"),
-        ("proxy.example.com", "http://proxy.example.com:3128"),
+        ("egress.example.com", "http://egress.example.com:3128"),
     ],
 )
 def test_the_url_of_a_proxy(host: str, url: str) -> None:
