@@ -4,6 +4,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from model.addresses import split_host_port
 from model.errors import ConfigurationError
 
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost")
@@ -50,14 +51,15 @@ def parse_address(address: str) -> tuple[str, int]:
     Raises:
         ConfigurationError: It is no such address.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    parts = split_host_port(address)
+    if parts is None:
         raise ConfigurationError(f"--discovery-addr must be host:port or :port, got {address!r}")
+    host, port = parts
     if host.startswith("[") and host.endswith("]"):
-        return host[1:-1], int(port)
+        return host[1:-1], port
     if ":" in host:
         raise ConfigurationError(f"--discovery-addr must have an IPv6 address in brackets, got {address!r}")
-    return host, int(port)
+    return host, port
 
 
 def check_exposure(settings: ApiSettings) -> None:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from app.settings import ServingSettings
+from model.addresses import split_host_port
 from model.errors import ConfigurationError
 
 NO_ADDRESS = ("", "0")
@@ -21,11 +22,11 @@ def split_address(address: str, flag: str) -> tuple[str | None, int]:
     Raises:
         ConfigurationError: It is neither; the message names the flag.
     """
-    host, colon, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
-    if not colon or not is_port:
+    parts = split_host_port(address)
+    if parts is None:
         raise ConfigurationError(f'{flag}: "{address[:80]}" is not an address; write it like :8081 or 127.0.0.1:8081')
-    return host.strip("[]") or None, int(port)
+    host, port = parts
+    return host.strip("[]") or None, port
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,6 @@ ANNOTATION_RETRY = f"{GROUP}/retry"
 ANNOTATION_ROTATE = f"{GROUP}/rotate"
 LABEL_CLOUD_INIT = f"{GROUP}/cloud-init"
 
-MARK_MANAGED = "proxy-operator-managed"
-MARK_UID = "proxy-operator-uid"
-MARK_INSTALLATION = "proxy-operator-installation"
-MARK_SPEC_HASH = "proxy-operator-spec-hash"
-
 QUEUE_CONTROL = "egress-control"
 QUEUE_PROVIDER = "egress-provider"
 QUEUE_PROBES = "egress-probes"

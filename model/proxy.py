@@ -7,7 +7,6 @@ from typing import Any
 from model import names
 
 MODE_MANAGED = "Managed"
-MODE_EXTERNAL = "External"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +124,11 @@ class Proxy:
     def host(self) -> str:
         """Where the proxy listens: the endpoint's host, or the running instance's address ("" while there is none)."""
         return self.status.ip if self.spec.managed else self.spec.endpoint_host
+
+    @property
+    def skips_cleanup(self) -> bool:
+        """Whether a human abandons the instance."""
+        return self.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true"
 
     @property
     def our_finalizers(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def desired(reading: ProxyReading, state: ProxyState) -> Desired | None:
         uid=proxy.uid,
         managed=proxy.spec.managed,
         deleting=proxy.deleting,
-        skip_cleanup=proxy.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true",
+        skip_cleanup=proxy.skips_cleanup,
         finalized=bool(proxy.our_finalizers) if proxy.deleting else names.FINALIZER in proxy.finalizers,
         provider_known=reading.route is not None or remembered,
         spec_hash=reading.spec_hash,
@@ -134,7 +134,7 @@ def health_of(change: HealthChange) -> Health:
 def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str, *, evaluated: bool = True) -> Facts:
     """Return what the status is made from; ``evaluated`` tells whether a step was decided for this generation."""
     instance = state.instance
-    running = not state.managed or (instance is not None and bool(instance.ip))
+    running = state.runs
     if running and not proxy.deleting and reason is not Provisioned.EXTERNAL:
         # While the provider cannot be asked, a running instance goes on serving; the message says what is wrong.
         message = message if reason is Provisioned.RUNNING or not message else f"{reason}: {message}"

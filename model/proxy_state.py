@@ -79,3 +79,8 @@ class ProxyState:
     told: LeasingView | None = None
     not_taken_on: str = ""
     status: ProxyStatus = field(default_factory=ProxyStatus)
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is something to probe and hand out: an External endpoint, or an instance with an address."""
+        return not self.managed or (self.instance is not None and bool(self.instance.ip))

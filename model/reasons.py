@@ -25,4 +25,3 @@ class Provisioned(StrEnum):
 
 
 HEALTHY_NO_VERDICT = "NoVerdict"
-HEALTHY_NO_WORKER = "NoWorker"

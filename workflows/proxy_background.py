@@ -62,12 +62,12 @@ class Background:
 
     def stop_awaiting(self) -> None:
         """Stop waiting; its result is of no interest any more."""
-        _cancel(self._awaiting)
+        cancel_quietly(self._awaiting)
         self._awaiting = None
 
     def stop_watching(self) -> None:
         """Stop probing; a late verdict is dropped."""
-        _cancel(self._watching)
+        cancel_quietly(self._watching)
         self._watching, self._watched = None, None
 
 
@@ -75,7 +75,8 @@ def _is_done(handle: ActivityHandle[Any] | None) -> bool:
     return handle is not None and handle.done()
 
 
-def _cancel(handle: ActivityHandle[Any] | None) -> None:
+def cancel_quietly(handle: ActivityHandle[Any] | None) -> None:
+    """Cancel an activity whose result is of no interest any more."""
     if handle is None:
         return
     # The result of a cancelled activity is looked at, or asyncio would complain that nobody did.

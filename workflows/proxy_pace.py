@@ -16,8 +16,6 @@ class Wake(StrEnum):
     """A status that could not be written is written again."""
     BROKER = "Broker"
     """A broker that had no room is told again."""
-    LANDING = "Landing"
-    """A create without an answer can have no effect any more."""
 
 
 class Pace:

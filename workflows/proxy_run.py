@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from model.status import Health
     from workflows import activity_calls
     from workflows.activity_failures import failure_from
-    from workflows.proxy_background import Background
+    from workflows.proxy_background import Background, cancel_quietly
     from workflows.proxy_pace import Pace, Wake
     from workflows.proxy_publishing import ObjectChanged, Publisher
 
@@ -122,24 +122,23 @@ class Run:
             ip=instance.ip if presence is Presence.RUNNING else "",
         )
 
-    async def take_report(self) -> bool:
-        """Take in the verdict of an ended watch; True if there was one."""
+    async def take_report(self) -> None:
+        """Take in the verdict of an ended watch, if there is one."""
         watched = self.background.take_watched()
         if watched is None:
-            return False
+            return
         state = self.state
         try:
             report = await watched
         except ActivityError as error:
             self._note_nobody_probes(failure_from(error, self.probe_queue()))
-            return True
+            return
         state.health_state = report.state
         state.health = proxy_facts.health_of(report.change)
         if state.health.status == "True":
             state.proven, state.early_ends = True, 0
         if state.health.status == "False" and state.managed:
             self.observed = Observed()
-        return True
 
     def _note_nobody_probes(self, failure: Failure) -> None:
         """Without anyone probing there is no verdict and no leasing; the queue may be another one by now."""
@@ -245,18 +244,15 @@ class Run:
             proxy = reading.proxy if reading is not None else None
             if proxy is not None and proxy.uid == self.state.uid:
                 reason = Provisioned.DELETING if proxy.deleting else Provisioned.RUNNING
-                if proxy.deleting or (self.state.instance is not None and self.state.instance.ip):
+                if proxy.deleting or self.state.runs:
                     await self.publish(proxy, reason, self.running_message(), evaluated=False)
             if _urgency(reading) != before:
-                handle.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-                handle.cancel()
+                cancel_quietly(handle)
                 raise ObjectChanged
 
     def keep_watching_what_runs(self, proxy: Proxy) -> None:
         """Go on probing a running instance while its provider cannot be asked or has refused something."""
-        instance = self.state.instance
-        runs = not self.state.managed or (instance is not None and bool(instance.ip))
-        if runs and not proxy.deleting:
+        if self.state.runs and not proxy.deleting:
             self.keep_watching(proxy)
 
     def keep_watching(self, proxy: Proxy) -> None:
@@ -313,4 +309,4 @@ def _urgency(reading: messages.ProxyReading | None) -> tuple[bool, bool, str]:
     proxy = reading.proxy if reading is not None else None
     if proxy is None:
         return False, False, ""
-    return proxy.deleting, proxy.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true", proxy.uid
+    return proxy.deleting, proxy.skips_cleanup, proxy.uid

@@ -202,8 +202,7 @@ async def _remove_instance(run: Run, instance: InstanceRecord, *, replacing: boo
 
 async def _release(run: Run, proxy: Proxy) -> bool:
     state = run.state
-    skips = proxy.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true"
-    if run.now() < state.create_may_land_until and not skips:
+    if run.now() < state.create_may_land_until and not proxy.skips_cleanup:
         await run.publish(proxy, Provisioned.DELETING, "a create without an answer may still take effect")
         run.observed = Observed()
         run.pace.set(Wake.RETRY, state.create_may_land_until)

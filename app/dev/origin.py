@@ -14,14 +14,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from app.dev.pki import write_private
+from app.dev.pki import certificate_builder, signs_certificates, write_private
 from app.dev.ports import LOOPBACK
 
 PAGE = "Hello from a site that only a trusted client can read.\nThis page came over TLS.\n"
 PROBE_PATH = "/generate_204"
 _VALIDITY = timedelta(days=1)
-# Clients whose clock is a little behind must not refuse a certificate made just now.
-_BACKDATED = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,19 +75,20 @@ async def _no_content(_request: web.Request) -> web.Response:
 
 def _make_certificates(directory: Path) -> tuple[ssl.SSLContext, Path]:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    now = datetime.now(UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "egress-proxies-demo-ca")])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "egress-proxies-demo-origin")])
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     authority = (
-        _builder(issuer, issuer, authority_key)
+        certificate_builder(issuer, issuer, authority_key, now, _VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_signs_certificates(), critical=True)
+        .add_extension(signs_certificates(), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOOPBACK))])
     server = (
-        _builder(subject, issuer, server_key)
+        certificate_builder(subject, issuer, server_key, now, _VALIDITY)
         .add_extension(names, critical=False)
         .add_extension(identifier, critical=False)
         .sign(authority_key, hashes.SHA256())
@@ -103,31 +102,3 @@ def _make_certificates(directory: Path) -> tuple[ssl.SSLContext, Path]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(server_path)
     return context, authority_path
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + _VALIDITY)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _signs_certificates() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )

@@ -104,18 +104,35 @@ def _pair(directory: Path, name: str) -> KeyPair:
 
 
 def _authority_extensions() -> list[x509.ExtensionType]:
-    return [x509.BasicConstraints(ca=True, path_length=0), _key_usage(key_cert_sign=True)]
+    return [x509.BasicConstraints(ca=True, path_length=0), signs_certificates()]
 
 
-def _key_usage(*, key_cert_sign: bool) -> x509.KeyUsage:
+def certificate_builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, validity: timedelta
+) -> x509.CertificateBuilder:
+    """Return a certificate to be completed and signed; it is valid from a little before ``now``, for clocks differ."""
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(now + validity)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def signs_certificates() -> x509.KeyUsage:
+    """Return the use of an authority's key."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
         key_agreement=False,
-        key_cert_sign=key_cert_sign,
-        crl_sign=key_cert_sign,
+        key_cert_sign=True,
+        crl_sign=True,
         encipher_only=False,
         decipher_only=False,
     )
@@ -127,17 +144,8 @@ def _issue(
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_key = key if pair is issuer else _load_key(issuer.key)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(_CERTIFICATE_AUTHORITY)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + VALIDITY)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(identifier, critical=False)
-    )
+    builder = certificate_builder(subject, _CERTIFICATE_AUTHORITY, key, now, VALIDITY)
+    builder = builder.add_extension(identifier, critical=False)
     for extension in extensions:
         builder = builder.add_extension(extension, critical=isinstance(extension, _CRITICAL))
     certificate = builder.sign(issuer_key, hashes.SHA256())

@@ -37,7 +37,9 @@ def test_addresses_are_host_and_port(address: str, parsed: tuple[str, int]) -> N
     assert parse_address(address) == parsed
 
 
-@pytest.mark.parametrize("address", ["", "8090", "host", "host:", "host:x", ":65536", "::1:80", ":²", ":-1"])
+@pytest.mark.parametrize(
+    "address", ["", "8090", "host", "host:", "host:x", ":65536", "::1:80", ":²", ":-1", ":" + "1" * 5000]
+)
 def test_other_addresses_are_refused_by_name(address: str) -> None:
     with pytest.raises(ConfigurationError, match="--discovery-addr"):
         parse_address(address)
