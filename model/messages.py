@@ -63,11 +63,31 @@ class ProxyReading:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObjectEvent:
+    """A Kubernetes Event about a Proxy.
+
+    Attributes:
+        warning: Whether a human should look.
+        reason: CamelCase word.
+        message: Cleaned when it is written.
+    """
+
+    warning: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class StatusWrite:
-    """Write this status to exactly this object."""
+    """Write this status to exactly this object.
+
+    Attributes:
+        events: What the change means to a human; written after the status, as far as the API server takes them.
+    """
 
     reference: ProxyReference
     status: ProxyStatus
+    events: list[ObjectEvent] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +139,30 @@ class RemoveInstance:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnmarkInstance:
+    """Take our marks off one incarnation, which is abandoned."""
+
+    reference: ProxyReference
+    provider: str
+    provider_id: str
+    incarnation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrainProxy:
+    """Wait until no lease runs on an instance that is not handed out any more.
+
+    Attributes:
+        instance: As in ``LeasingView``; leases on others do not count.
+        ends_at: When waiting ends whatever still runs, in epoch milliseconds.
+    """
+
+    reference: ProxyReference
+    instance: str
+    ends_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class WatchHealth:
     """Probe one proxy until something changes.
 
@@ -150,7 +194,8 @@ class LeasingView:
 
     Attributes:
         instance: Changes whenever the thing behind the address is another one; leases on the former are revoked.
-        leasable: Healthy, with an address, not deleting and not being replaced.
+        leasable: Healthy, with an address, not paused, not deleting, not draining and not being replaced.
+        drain_ends_at: Epoch milliseconds beyond which no lease of it is renewed; 0 while it does not drain.
     """
 
     ip: str
@@ -163,6 +208,7 @@ class LeasingView:
     instance: str
     leasable: bool
     deleting: bool = False
+    drain_ends_at: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

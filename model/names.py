@@ -15,6 +15,12 @@ ANNOTATION_RETRY = f"{GROUP}/retry"
 ANNOTATION_ROTATE = f"{GROUP}/rotate"
 LABEL_CLOUD_INIT = f"{GROUP}/cloud-init"
 
+MARK_MANAGED = "proxy-operator-managed"
+MARK_MANAGED_VALUE = "true"
+MARK_UID = "proxy-operator-uid"
+MARK_INSTALLATION = "proxy-operator-installation"
+MARK_SPEC_HASH = "proxy-operator-spec-hash"
+
 QUEUE_CONTROL = "egress-control"
 QUEUE_PROVIDER = "egress-provider"
 QUEUE_PROBES = "egress-probes"
@@ -22,6 +28,8 @@ QUEUE_LEASES = "egress-leases"
 
 LEASE_BROKER_ID = "lease-broker"
 DRIFT_CHECK_ID = "drift-check"
+ORPHAN_GC_ID = "orphan-gc"
+PROVIDER_CHECK_ID = "provider-check"
 
 WORKFLOW_ID_LIMIT = 255
 """Temporal's default limit for a workflow id, in characters."""

@@ -22,6 +22,7 @@ class Provisioned(StrEnum):
     INSTANCE_MISSING = "InstanceMissing"
     REPLACING = "Replacing"
     DELETING = "Deleting"
+    PAUSED = "Paused"
 
 
 HEALTHY_NO_VERDICT = "NoVerdict"

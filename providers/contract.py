@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from model.errors import ProviderNotConfiguredError
 from model.instance import Instance
+from model.provider_health import TargetHealth
 from model.proxy import Placement
 
-__all__ = ["CreateRequest", "Provider", "ProviderNotConfiguredError"]
+__all__ = ["Checker", "CreateRequest", "MarkEditor", "Provider", "ProviderNotConfiguredError"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,51 @@ class CreateRequest:
     spec_hash: str
 
 
+class Checker(abc.ABC):
+    """Mix-in of a provider that can tell whether its backend is usable, without touching any instance."""
+
+    @abc.abstractmethod
+    async def check(self) -> list[TargetHealth]:
+        """Return one verdict per target, in a stable order. A target that fails is a verdict, not an error."""
+
+
+class MarkEditor(abc.ABC):
+    """Mix-in of a provider whose backend lets the marks of an existing instance be changed."""
+
+    @abc.abstractmethod
+    async def write_marks(self, provider_id: str, incarnation: str, installation: str, spec_hash: str) -> None:
+        """Add our installation and spec hash to an instance that the reference operator made. Idempotent.
+
+        Raises:
+            NotFoundError: There is no such incarnation.
+            AccessDeniedError: The backend refused our credentials.
+            TransientError: Anything else.
+        """
+
+    @abc.abstractmethod
+    async def remove_marks(self, provider_id: str, incarnation: str) -> None:
+        """Take all our marks off, so that nothing lists, adopts or collects the instance again. Idempotent.
+
+        What is absent, or is another incarnation, counts as done.
+
+        Raises:
+            AccessDeniedError: The backend refused our credentials.
+            TransientError: Anything else.
+        """
+
+
 class Provider(abc.ABC):
-    """The least a backend must do."""
+    """The least a backend must do; what some can do besides is ``checker`` and ``mark_editor``."""
+
+    @property
+    def checker(self) -> Checker | None:
+        """What checks the backend, or None where that cannot be done."""
+        return self if isinstance(self, Checker) else None
+
+    @property
+    def mark_editor(self) -> MarkEditor | None:
+        """What changes marks, or None where the backend does not allow it."""
+        return self if isinstance(self, MarkEditor) else None
 
     @abc.abstractmethod
     async def create(self, request: CreateRequest) -> Instance:
