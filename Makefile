@@ -24,7 +24,7 @@ PIP_TOOLS := build/pip-tools
 LOWEST_PYTHON := python3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test lint bench torture requirements clean squid control-plane
+.PHONY: help demo dev test conformance lint bench torture requirements clean squid control-plane node
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,9 +35,12 @@ demo: $(BUILT) ## Show the main job from kubectl apply to a page fetched through
 dev: $(BUILT) ## Run everything on this machine until Ctrl-C; state is kept in .dev
 	@$(BIN)/egress-proxies dev
 
-test: lint squid control-plane ## Everything that CI runs
+test: lint squid control-plane node ## Everything that CI runs
 	@echo "==> tests"
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGUMENTS)
+
+conformance: $(BUILT) squid control-plane ## The contract of every provider, with what any fault at any step leads to
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/providers -k Conformance $(PYTEST_ARGUMENTS)
 
 lint: $(BUILT) ## Style, types and the layers of the packages
 	@echo "==> ruff, mypy, import-linter"
@@ -58,6 +61,10 @@ squid: $(BUILT)
 control-plane: $(BUILT)
 	@echo "==> etcd, kube-apiserver, kube-controller-manager (built from Go modules once per machine)"
 	@$(BIN)/python -m app.dev.binaries
+
+node: control-plane ## Prepare a real Kubernetes node for tests (as root, on Debian): packages, kubelet, images
+	@echo "==> a Kubernetes node on this machine"
+	@$(BIN)/python -m app.dev.node_machine
 
 $(BUILT): requirements.txt pyproject.toml
 	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

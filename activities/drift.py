@@ -38,7 +38,7 @@ class DriftActivities:
         entry_hash = entry.entry_hash if entry is not None else ""
         async with provider_errors_as_failures(entry_hash):
             provider = await self._registry.get(query.provider)
-            proxies = [proxy async for proxy in self._store.list_all() if proxy.spec.provider == query.provider]
+            proxies = [proxy async for proxy in self._store.list_readable() if proxy.spec.provider == query.provider]
             instances = {
                 instance.uid: instance
                 for instance in await provider.list_managed()
@@ -66,7 +66,7 @@ def differs(proxy: Proxy, instance: Instance | None, entry_hash: str) -> bool:
         instance: What the provider has of it.
         entry_hash: The provider's config entry now; a failure latched on another one may be over.
     """
-    if proxy.deleting:
+    if proxy.deleting or proxy.spec.paused:
         return False
     status = proxy.status
     if status.failed_cause:

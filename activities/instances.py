@@ -1,6 +1,7 @@
 """What a provider's queue serves: find, create, wait for and remove instances."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -10,13 +11,14 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.errors import provider_errors_as_failures
 from activities.heartbeats import heartbeating
 from activities.proxies import object_changed
+from activities.tries import Tries
 from cluster.proxies import ProxyStore
 from cluster.secrets import CloudInitReader
 from model import messages, names
 from model.errors import NameTakenError, NotFoundError, PermanentError
 from model.instance import Instance, InstanceState
 from model.proxy import Proxy
-from model.spec_hash import spec_hash
+from model.spec_hash import is_comparable, spec_hash
 from providers.contract import CreateRequest, Provider
 from providers.registry import ProviderRegistry
 
@@ -43,11 +45,10 @@ class InstanceActivities:
         entry_hash = await self._entry_hash(query.provider)
         async with heartbeating(), provider_errors_as_failures(entry_hash):
             provider = await self._registry.get(query.provider)
-            instance = await _get(provider, query.provider_id) if query.provider_id else None
-            if instance is None:
-                instance = await provider.find(names.instance_name(query.uid))
+            instance = await _find(provider, query.provider_id, query.uid)
             if instance is not None:
                 self._check_ours(instance, query.uid)
+                instance = await self._marked(provider, instance)
             return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
 
     @activity.defn
@@ -56,13 +57,18 @@ class InstanceActivities:
 
         The object is read here, not handed over: cloud-init must not enter a history, and the spec may have changed
         since the step was decided. The instance is marked with the hash of what it is really made from.
+
+        Temporal retries it without end: while there is no turn (``maxConcurrentCreates``), it fails for some seconds
+        instead of waiting in a slot of its queue. It counts its real tries itself and gives up after three.
         """
         entry_hash = await self._entry_hash(create.provider)
-        async with heartbeating(), provider_errors_as_failures(entry_hash):
+        tries = Tries()
+        async with heartbeating(lambda: tries.details), provider_errors_as_failures(entry_hash, tries=tries):
             provider = await self._registry.get(create.provider)
             proxy = await self._current(create.reference)
-            if proxy is None or proxy.deleting:
-                raise object_changed(create.reference, "gone, recreated or being deleted; nothing was created")
+            if proxy is None or proxy.deleting or proxy.spec.paused:
+                why = "gone, recreated, paused or being deleted; nothing was created"
+                raise object_changed(create.reference, why, tries.number)
             cloud_init = await self._cloud_init.read(proxy)
             instance = await provider.create(
                 CreateRequest(
@@ -77,6 +83,7 @@ class InstanceActivities:
                     spec_hash=spec_hash(proxy.spec, cloud_init.text),
                 )
             )
+            instance = await self._marked(provider, instance, proxy.annotations.get(names.ANNOTATION_SPEC_HASH, ""))
             return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
 
     @activity.defn
@@ -105,7 +112,7 @@ class InstanceActivities:
         reference = remove.reference
         proxy = await self._current(reference)
         alive = proxy is not None and not proxy.deleting
-        if alive is not remove.replacing:
+        if alive is not remove.replacing or (proxy is not None and proxy.is_paused):
             return False
         async with heartbeating(), provider_errors_as_failures(await self._entry_hash(remove.provider)):
             provider = await self._registry.get(remove.provider)
@@ -123,6 +130,48 @@ class InstanceActivities:
                 raise _still_there(remove.provider_id)
         return True
 
+    @activity.defn
+    async def unmark_instance(self, unmark: messages.UnmarkInstance) -> bool:
+        """Take our marks off an abandoned incarnation; False where that cannot be done or is not wanted any more.
+
+        Without marks nothing lists, adopts or collects it again. One that is gone has none left.
+        """
+        reference = unmark.reference
+        proxy = await self._current(reference)
+        if proxy is not None and not (proxy.deleting and proxy.skips_cleanup):
+            return False
+        async with heartbeating(), provider_errors_as_failures(await self._entry_hash(unmark.provider)):
+            provider = await self._registry.get(unmark.provider)
+            editor = provider.mark_editor
+            if editor is None:
+                return False
+            instance = await _find(provider, unmark.provider_id, reference.uid)
+            if instance is None:
+                return True
+            if unmark.incarnation not in ("", instance.incarnation) or not self._is_ours(instance, reference.uid):
+                return False
+            await editor.remove_marks(instance.provider_id, instance.incarnation)
+            return True
+
+    async def _marked(self, provider: Provider, instance: Instance, recorded_hash: str = "") -> Instance:
+        """Return the instance, ours by its uid, with our marks on it where the backend lets them be written.
+
+        Args:
+            provider: Where it is.
+            instance: What was found or adopted.
+            recorded_hash: What the object says it was made from; one without a version was written by the reference.
+        """
+        editor = provider.mark_editor
+        if instance.installation or editor is None:
+            return instance
+        known_hash = instance.spec_hash or (recorded_hash if is_comparable(recorded_hash) else "")
+        try:
+            await editor.write_marks(instance.provider_id, instance.incarnation, self._installation, known_hash)
+        except NotFoundError:
+            # It went away meanwhile; whoever looks next is told so.
+            return instance
+        return dataclasses.replace(instance, installation=self._installation, spec_hash=known_hash)
+
     async def _current(self, reference: messages.ProxyReference) -> Proxy | None:
         """Return the object, if it is still the one that is meant."""
         proxy = await self._store.get(reference.namespace, reference.name)
@@ -133,12 +182,21 @@ class InstanceActivities:
         return entry.entry_hash if entry is not None else ""
 
     def _check_ours(self, instance: Instance, uid: str) -> None:
-        if instance.uid == uid and instance.installation in ("", self._installation):
+        if self._is_ours(instance, uid):
             return
         raise NameTakenError(
             f"{instance.provider_id} carries the marks of uid {instance.uid or 'none'} "
             f"and installation {instance.installation or 'none'}; it is left alone"
         )
+
+    def _is_ours(self, instance: Instance, uid: str) -> bool:
+        return instance.uid == uid and instance.installation in ("", self._installation)
+
+
+async def _find(provider: Provider, provider_id: str, uid: str) -> Instance | None:
+    """Return the instance of that id, else the one under the uid's name."""
+    instance = await _get(provider, provider_id) if provider_id else None
+    return instance if instance is not None else await provider.find(names.instance_name(uid))
 
 
 async def _get(provider: Provider, provider_id: str) -> Instance | None:

@@ -3,11 +3,13 @@
 import contextlib
 import dataclasses
 import hashlib
+from collections.abc import Callable
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from cluster.errors import ObjectConflictError
+from cluster.events import EventWriter
 from cluster.proxies import ProxyStore
 from cluster.secrets import CloudInitError, CloudInitReader, ResolvedCloudInit
 from model import messages, names
@@ -29,10 +31,29 @@ _ANNOTATION_LIMIT = 128
 class ProxyActivities:
     """Activities of the control queue that touch the object."""
 
-    def __init__(self, store: ProxyStore, cloud_init: CloudInitReader, registry: ProviderRegistry) -> None:
+    def __init__(
+        self,
+        store: ProxyStore,
+        cloud_init: CloudInitReader,
+        registry: ProviderRegistry,
+        *,
+        events: EventWriter,
+        has_search_attributes: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Prepare to work.
+
+        Args:
+            store: The Proxies.
+            cloud_init: Reads their cloud-init.
+            registry: The configured providers.
+            events: Writes Kubernetes Events.
+            has_search_attributes: Whether Temporal knows the search attributes of Proxies now.
+        """
         self._store = store
         self._cloud_init = cloud_init
         self._registry = registry
+        self._events = events
+        self._has_search_attributes = has_search_attributes
 
     @activity.defn
     async def read_proxy(self, reference: messages.ProxyReference) -> messages.ProxyReading:
@@ -52,6 +73,7 @@ class ProxyActivities:
             cloud_init_error=error,
             route=await self._route(proxy),
             fingerprint=fingerprint(proxy, resolved.secret_version),
+            search_attributes=self._has_search_attributes(),
         )
 
     async def _route(self, proxy: Proxy) -> messages.ProviderRoute | None:
@@ -87,12 +109,15 @@ class ProxyActivities:
 
     @activity.defn
     async def write_status(self, write: messages.StatusWrite) -> bool:
-        """Replace the status; False when the object is gone or was recreated."""
+        """Replace the status, and write what that means to a human; False when the object is gone or was recreated."""
         reference = write.reference
         try:
             await self._store.write_status(reference.namespace, reference.name, reference.uid, write.status)
         except ObjectConflictError:
             return False
+        if write.events:
+            info = activity.info()
+            await self._events.write(reference, write.events, f"{info.workflow_run_id}/{info.activity_id}")
         return True
 
 
@@ -115,12 +140,12 @@ def _short(value: str) -> str:
     return f"{cut(value, _ANNOTATION_LIMIT - 33)}#{digest}"
 
 
-def object_changed(reference: messages.ProxyReference, why: str) -> ApplicationError:
-    """Return the failure of a step that was decided for an object that is not so any more."""
+def object_changed(reference: messages.ProxyReference, why: str, tries: int) -> ApplicationError:
+    """Return the failure of a step that was decided for an object that is not so any more; this try is the last."""
     return ApplicationError(
         f"{reference.namespace}/{reference.name}: {why}",
         "",
-        activity.info().attempt,
+        tries,
         type="ObjectChanged",
         non_retryable=True,
     )

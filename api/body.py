@@ -42,6 +42,9 @@ async def read_object(request: web.Request) -> dict[str, Any]:
 
 async def _read(request: web.Request) -> bytes:
     try:
+        if request.content.is_eof():
+            # It came with the head, as nearly all do: nothing to wait for.
+            return await request.read()
         async with asyncio.timeout(READ_SECONDS):
             return await request.read()
     except TimeoutError:

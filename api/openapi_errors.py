@@ -87,7 +87,7 @@ CODES = {
     ),
     "lease_revoked": ErrorCode(
         HTTPStatus.CONFLICT,
-        "The proxy of the lease was replaced or deleted, or its endpoint was edited.",
+        "The proxy of the lease was replaced or deleted, its endpoint was edited, or the end of its drain has come.",
         "the proxy of the lease was replaced or deleted; acquire another lease",
     ),
     "idempotency_key_reused": ErrorCode(

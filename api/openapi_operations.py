@@ -151,7 +151,8 @@ def _renew() -> Schema:
         "renewLease",
         TAG_LEASES,
         "Renew a lease",
-        "Lets a running lease end `ttlSeconds` from now instead.",
+        "Lets a running lease end `ttlSeconds` from now instead. While its proxy drains, a renewal adds nothing beyond "
+        "the end of the drain.",
         {HTTPStatus.OK: _json("The lease, with its new end.", LEASE, LEASE_EXAMPLE)},
         (*WITH_BODY, "invalid_ttl", "unknown_lease", "lease_expired", "lease_revoked"),
         parameters=[_lease_id()],

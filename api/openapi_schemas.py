@@ -185,7 +185,7 @@ def _lease(settings: ApiSettings) -> Schema:
         "type": "integer",
         "minimum": 1,
         "maximum": settings.max_ttl_seconds,
-        "description": "How long the lease was granted or renewed for.",
+        "description": "How long the lease was granted or renewed for, rounded up.",
     }
     required: dict[str, Schema] = {
         "leaseID": _lease_id(),

@@ -29,7 +29,8 @@ def lease_json(lease_id: str, granted: Granted) -> dict[str, Any]:
         "leaseID": lease_id,
         "proxy": proxy_json(granted.proxy_id, granted.view, granted.active_leases),
         "expiresAt": rfc3339(granted.expires_millis),
-        "ttlSeconds": granted.ttl_millis // 1000,
+        # Rounded up: what a drain leaves of a renewal is no whole number of seconds, and may be less than one.
+        "ttlSeconds": -(-granted.ttl_millis // 1000),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 from temporalio.client import Client
 
+from app.metrics_registry import TolerantRegistry
 from app.settings import ClusterSettings
 from app.temporal_client import connect_temporal
 from cluster.connection import ClusterConnection
@@ -72,7 +73,7 @@ async def components(settings: ClusterSettings, *, needs_cluster: bool = True) -
                 installation=installation,
                 connection=connection,
                 broker=broker,
-                metrics=CollectorRegistry(),
+                metrics=TolerantRegistry(),
             )
         finally:
             await broker.close()

@@ -6,9 +6,11 @@ import logging
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from temporalio.exceptions import FailureError
 
+from api.access_log import OWN_FACTS
 from model.errors import cut, mask_secrets
 
 _LINE_LIMIT = 16 * 1024
@@ -26,8 +28,10 @@ class JsonFormatter(logging.Formatter):
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "msg": mask_secrets(cut(record.getMessage(), _LINE_LIMIT)),
         }
+        if (facts := _own_facts(record)) is not None:
+            return json.dumps({**line, "msg": "request", **facts})
+        line["msg"] = mask_secrets(cut(record.getMessage(), _LINE_LIMIT))
         if record.exc_info:
             line["error"] = mask_secrets(cut(self.formatException(record.exc_info), _LINE_LIMIT))
         return json.dumps(line, ensure_ascii=False)
@@ -45,7 +49,14 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
-        return mask_secrets(super().format(record))
+        line = super().format(record)
+        return line if _own_facts(record) is not None else mask_secrets(line)
+
+
+def _own_facts(record: logging.LogRecord) -> dict[str, Any] | None:
+    """Return the fields of a record that holds nothing but our own words, None for any other."""
+    facts: dict[str, Any] | None = None if record.exc_info else getattr(record, OWN_FACTS, None)
+    return facts
 
 
 class _ExpectedFailures(logging.Filter):

@@ -5,7 +5,16 @@ from typing import Any
 
 from api.settings import ApiSettings
 from app.dev.settings import DevSettings
-from app.settings import ClusterSettings, LeaseApiSettings, ServingSettings, WatcherSettings, WorkerSettings
+from app.settings import (
+    ClusterSettings,
+    CollectionSettings,
+    DeploymentSettings,
+    LeaseApiSettings,
+    ProviderCheckSettings,
+    ServingSettings,
+    WatcherSettings,
+    WorkerSettings,
+)
 
 TOKEN_VARIABLE = b"DISCOVERY_TOKEN"
 
@@ -18,7 +27,10 @@ def worker_settings(options: Mapping[str, Any]) -> WorkerSettings:
         providers_config=options["providers_config"],
         task_queues=tuple(options["task_queues"]),
         drift_check_interval=options["drift_check_interval"],
+        collection=_collection(options),
+        provider_check=_provider_check(options),
         max_proxies_per_worker=options["max_proxies_per_worker"],
+        deployment=DeploymentSettings(name=options["deployment_name"], build_id=options["build_id"]),
         target_check=not options["no_target_check"],
     )
 
@@ -53,6 +65,8 @@ def dev_settings(options: Mapping[str, Any], environment: Mapping[bytes, bytes])
         providers_config=options["providers_config"],
         controller_manager=options["controller_manager"],
         drift_check_interval=options["drift_check_interval"],
+        collection=_collection(options),
+        provider_check=_provider_check(options),
         relist_interval=options["relist_interval"],
         api=ApiSettings(
             discovery_addr=options["discovery_addr"],
@@ -76,3 +90,22 @@ def _serving(options: Mapping[str, Any]) -> ServingSettings:
     return ServingSettings(
         metrics_address=options["metrics_bind_address"], health_address=options["health_probe_bind_address"]
     )
+
+
+def _collection(options: Mapping[str, Any]) -> CollectionSettings:
+    return CollectionSettings(
+        interval=options["gc_interval"],
+        minimum_age=options["gc_min_age"],
+        max_deletes=options["gc_max_deletes"],
+        dry_run=options["gc_dry_run"],
+        collect_unmarked=options["gc_collect_unmarked"],
+        allow_namespaced=options.get("gc_allow_namespaced", False),
+    )
+
+
+def _provider_check(options: Mapping[str, Any]) -> ProviderCheckSettings:
+    settings = ProviderCheckSettings(
+        interval=options["provider_check_interval"], timeout=options["provider_check_timeout"]
+    )
+    settings.check()
+    return settings

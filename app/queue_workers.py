@@ -8,8 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from app.settings import DeploymentSettings
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +29,8 @@ class QueuePlan:
         activity_slots: Activities at once.
         cached_workflows: Workflows kept in memory.
         sandboxed: Whether workflow code is checked for determinism while it runs.
+        versioned: Whether the queue belongs to the worker deployment, where this process has one. Queues that other
+            processes serve too, at the edge, never do: their messages stay compatible instead.
     """
 
     workflows: Sequence[type] = ()
@@ -33,6 +38,7 @@ class QueuePlan:
     activity_slots: int = 100
     cached_workflows: int = 0
     sandboxed: bool = True
+    versioned: bool = False
     interceptors: Sequence[Any] = field(default=())
 
     def merged(self, other: "QueuePlan") -> "QueuePlan":
@@ -43,15 +49,22 @@ class QueuePlan:
             activity_slots=max(self.activity_slots, other.activity_slots),
             cached_workflows=max(self.cached_workflows, other.cached_workflows),
             sandboxed=self.sandboxed and other.sandboxed,
+            versioned=self.versioned or other.versioned,
             interceptors=self.interceptors,
         )
 
 
 class QueueWorkers:
-    """The running workers; a queue once served is served until the end."""
+    """The running workers; a queue once served is served until the end.
 
-    def __init__(self, client: Client) -> None:
+    Args:
+        client: Of the Temporal namespace.
+        version: The worker deployment version of this process, or None: then Temporal gives it work whatever it runs.
+    """
+
+    def __init__(self, client: Client, version: WorkerDeploymentVersion | None = None) -> None:
         self._client = client
+        self._version = version
         self._workers: dict[str, Worker] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -87,7 +100,26 @@ class QueueWorkers:
             sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
             graceful_shutdown_timeout=GRACE,
             interceptors=plan.interceptors,
+            deployment_config=self._deployment(plan),
         )
+
+    def _deployment(self, plan: QueuePlan) -> WorkerDeploymentConfig | None:
+        if self._version is None or not plan.versioned:
+            return None
+        # Workflows that live for years must move to the current version: pinned ones would keep every old worker alive.
+        # What they may not do over an upgrade, patches and replayed histories guard.
+        return WorkerDeploymentConfig(
+            version=self._version,
+            use_worker_versioning=True,
+            default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
+        )
+
+
+def deployment_version(settings: DeploymentSettings) -> WorkerDeploymentVersion | None:
+    """Return the version that the settings name, or None."""
+    if not settings.name:
+        return None
+    return WorkerDeploymentVersion(settings.name, settings.build_id)
 
 
 def _runner(plan: QueuePlan) -> WorkflowRunner:

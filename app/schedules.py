@@ -2,6 +2,7 @@
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import (
     Client,
@@ -15,10 +16,13 @@ from temporalio.client import (
     ScheduleUpdate,
     ScheduleUpdateInput,
 )
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
+from app.settings import CollectionSettings, ProviderCheckSettings
 from model import names
+from model.collection_messages import SweepSettings
 from model.errors import UnavailableError
+from model.provider_check_messages import CheckSettings
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +30,41 @@ _DEADLINE = timedelta(seconds=10)
 
 
 def drift_schedule(interval: timedelta) -> Schedule:
-    """Return the schedule of DriftCheck.
+    """Return the schedule of DriftCheck."""
+    return _schedule("DriftCheck", names.DRIFT_CHECK_ID, interval)
+
+
+def collection_schedule(settings: CollectionSettings) -> Schedule:
+    """Return the schedule of OrphanGC."""
+    argument = SweepSettings(
+        interval_seconds=settings.interval.total_seconds(),
+        minimum_age_seconds=settings.minimum_age.total_seconds(),
+        max_deletes=settings.max_deletes,
+        dry_run=settings.dry_run,
+        collect_unmarked=settings.collect_unmarked,
+    )
+    return _schedule("OrphanGC", names.ORPHAN_GC_ID, settings.interval, argument)
+
+
+def provider_check_schedule(settings: ProviderCheckSettings) -> Schedule:
+    """Return the schedule of ProviderCheck."""
+    argument = CheckSettings(
+        interval_seconds=settings.interval.total_seconds(),
+        timeout_seconds=settings.timeout_in_force.total_seconds(),
+    )
+    return _schedule("ProviderCheck", names.PROVIDER_CHECK_ID, settings.interval, argument)
+
+
+def _schedule(workflow: str, schedule_id: str, interval: timedelta, *arguments: Any) -> Schedule:
+    """Return the schedule of a workflow.
 
     A run ends before the second next one is due: behind a run that hung for ever every later one would be skipped.
     """
     return Schedule(
         action=ScheduleActionStartWorkflow(
-            "DriftCheck",
-            id=names.DRIFT_CHECK_ID,
+            workflow,
+            args=arguments,
+            id=schedule_id,
             task_queue=names.QUEUE_CONTROL,
             execution_timeout=max(interval * 1.9, timedelta(seconds=5)),
         ),
@@ -56,6 +87,19 @@ async def ensure_schedule(client: Client, schedule_id: str, schedule: Schedule) 
             await handle.update(lambda current: _changed(current, schedule), rpc_timeout=_DEADLINE)
     except RPCError as error:
         raise UnavailableError(f"schedule {schedule_id} could not be created or updated: {error}") from error
+
+
+async def remove_schedule(client: Client, schedule_id: str) -> None:
+    """Remove the schedule; a run that is under way ends by itself, and one that is not there counts as removed.
+
+    Raises:
+        UnavailableError: Temporal did not take it.
+    """
+    try:
+        await client.get_schedule_handle(schedule_id).delete(rpc_timeout=_DEADLINE)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise UnavailableError(f"schedule {schedule_id} could not be removed: {error}") from error
 
 
 def _changed(current: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

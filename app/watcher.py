@@ -6,6 +6,8 @@ import functools
 from activities.poking import poke_proxy
 from app.components import components
 from app.fleet_metrics import FleetCollector, follow_leases
+from app.provider_metrics import ProviderHealthCollector, ProviderHealthWatch
+from app.run_metrics import RunCollector, follow_runs
 from app.serving import serving
 from app.settings import WatcherSettings
 from cluster.watching import WatchSettings
@@ -20,19 +22,25 @@ async def run_watcher(settings: WatcherSettings, stop: asyncio.Event) -> None:
         ConfigurationError: A setting cannot be used.
     """
     async with components(settings.cluster) as parts:
+        pace = WatchSettings(relist=settings.relist_interval.total_seconds())
         watcher = Watcher(
             parts.cluster,
             send=functools.partial(poke_proxy, parts.client),
             running_workflows=functools.partial(running_workflows, parts.client),
-            settings=WatchSettings(relist=settings.relist_interval.total_seconds()),
+            settings=pace,
             namespace=settings.cluster.proxy_namespace,
         )
         collector = FleetCollector(watcher.view)
-        parts.metrics.register(collector)
+        providers, runs = ProviderHealthCollector(), RunCollector()
+        for part in (collector, providers, runs):
+            parts.metrics.register(part)
+        health = ProviderHealthWatch(parts.cluster, parts.installation, pace, providers)
         async with serving(settings.serving, parts.metrics, lambda: watcher.is_ready):
             tasks = [
                 asyncio.create_task(watcher.run(), name="watcher"),
                 asyncio.create_task(follow_leases(parts.broker, collector), name="lease numbers"),
+                asyncio.create_task(health.run(), name="provider health"),
+                asyncio.create_task(follow_runs(parts.client, runs), name="scheduled runs"),
                 asyncio.create_task(stop.wait(), name="stop"),
             ]
             try:

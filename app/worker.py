@@ -8,15 +8,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from activities.broker import BrokerActivities
+from activities.collection import CollectionActivities, CollectionMetrics
 from activities.drift import DriftActivities
 from activities.health import HealthActivities
 from activities.instances import InstanceActivities
+from activities.provider_checks import CheckActivities, HealthPublishing
 from activities.proxies import ProxyActivities
+from activities.strays import StrayActivities
 from app.components import Components, components
-from app.queue_workers import QueuePlan, QueueWorkers
-from app.schedules import drift_schedule, ensure_schedule, trigger
+from app.queue_workers import QueuePlan, QueueWorkers, deployment_version
+from app.scheduled_work import schedule_work
+from app.schedules import trigger
+from app.search_attributes import SearchAttributes
 from app.serving import serving
 from app.settings import WorkerSettings
+from cluster.events import EventWriter
+from cluster.live_proxies import LiveProxies
+from cluster.provider_health import ProviderHealthStore
 from cluster.secrets import CloudInitReader
 from leasing.latency_book import LatencyBook
 from model import names
@@ -25,8 +33,11 @@ from probing.probe import Prober
 from providers.config import ProviderEntry, ProvidersFile
 from providers.metrics import ProviderMetrics
 from providers.registry import ProviderRegistry, build_provider
+from watcher.workflows import running_workflows
 from workflows.drift_check import DriftCheck
 from workflows.lease_broker import LeaseBroker
+from workflows.orphan_gc import OrphanGC
+from workflows.provider_check import ProviderCheck
 from workflows.proxy import ProxyWorkflow
 
 logger = logging.getLogger(__name__)
@@ -47,6 +58,7 @@ async def run_worker(settings: WorkerSettings, stop: asyncio.Event, interceptors
     Raises:
         ConfigurationError: A setting or the providers file cannot be used.
     """
+    settings.deployment.check()
     providers_file = await asyncio.to_thread(_read_providers, settings)
     async with components(settings.cluster) as parts:
         worker = _Worker(settings, parts, providers_file, interceptors)
@@ -69,19 +81,41 @@ class _Worker:
         self._settings = settings
         self._client = parts.client
         self._interceptors = interceptors
-        build = functools.partial(build_provider, metrics=ProviderMetrics(parts.metrics))
+        provider_metrics = ProviderMetrics(parts.metrics)
+        build = functools.partial(build_provider, metrics=provider_metrics)
         self._registry = ProviderRegistry(providers_file, parts.installation, build=build)
+        provider_metrics.follow_config(lambda: self._registry.config_error)
         self._metrics = parts.metrics
         store = parts.store(settings.cluster.proxy_namespace)
         cloud_init = CloudInitReader(parts.cluster)
         self._latencies = LatencyBook(parts.broker)
         self._prober = Prober(ssl_context=ssl.create_default_context(), target_check=settings.target_check)
-        self._proxies = ProxyActivities(store, cloud_init, self._registry)
+        self._search_attributes = SearchAttributes(parts.client)
+        self._proxies = ProxyActivities(
+            store,
+            cloud_init,
+            self._registry,
+            events=EventWriter(parts.cluster),
+            has_search_attributes=lambda: self._search_attributes.are_known,
+        )
         self._broker = BrokerActivities(parts.broker, store)
         self._instances = InstanceActivities(self._registry, store, cloud_init, parts.installation)
         self._health = HealthActivities(self._prober, ProbeMetrics(parts.metrics), self._latencies)
         self._drift = DriftActivities(self._registry, store, parts.client, parts.installation)
-        self._workers = QueueWorkers(parts.client)
+        live = LiveProxies(parts.cluster, settings.cluster.proxy_namespace)
+        self._collection = CollectionActivities(
+            self._registry,
+            live,
+            parts.installation,
+            CollectionMetrics(parts.metrics),
+            allow_namespaced=settings.collection.allow_namespaced,
+        )
+        running = functools.partial(running_workflows, parts.client)
+        self._strays = StrayActivities(self._registry, live, parts.broker, parts.client, running)
+        self._checks = CheckActivities(self._registry)
+        self._provider_health = ProviderHealthStore(parts.cluster, parts.installation)
+        self._publishing = HealthPublishing(self._registry, self._provider_health, store, parts.client)
+        self._workers = QueueWorkers(parts.client, deployment_version(settings.deployment))
         self.is_ready = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -90,11 +124,12 @@ class _Worker:
             asyncio.create_task(self._follow_config(), name="providers config"),
             asyncio.create_task(self._latencies.run(), name="latencies"),
         ]
+        if self._serves(names.QUEUE_CONTROL):
+            background.append(asyncio.create_task(self._search_attributes.run(), name="search attributes"))
         stopped = asyncio.create_task(stop.wait())
         try:
             if self._serves(names.QUEUE_CONTROL):
-                schedule = drift_schedule(self._settings.drift_check_interval)
-                await ensure_schedule(self._client, names.DRIFT_CHECK_ID, schedule)
+                await schedule_work(self._client, self._settings, self._provider_health)
             self.is_ready = True
             while not stopped.done():
                 parts = [stopped, *background, *self._workers.tasks]
@@ -123,6 +158,8 @@ class _Worker:
             known = entries
             self._workers.serve(self._plans(entries))
             await trigger(self._client, names.DRIFT_CHECK_ID)
+            if self._settings.provider_check.interval:
+                await trigger(self._client, names.PROVIDER_CHECK_ID)
 
     def _serves(self, queue: str) -> bool:
         return not self._settings.task_queues or queue in self._settings.task_queues
@@ -152,21 +189,32 @@ class _Worker:
             proxies.write_status,
             broker.tell_broker,
             broker.prime_broker,
+            broker.drain_proxy,
             drift.list_providers,
             drift.poke_proxies,
+            self._strays.reconcile_strays,
+            self._publishing.publish_provider_health,
+            self._publishing.remove_unconfigured_health,
         ]
         return QueuePlan(
-            workflows=[ProxyWorkflow, DriftCheck],
+            workflows=[ProxyWorkflow, DriftCheck, OrphanGC, ProviderCheck],
             activities=activities,
             activity_slots=_CONTROL_SLOTS,
             cached_workflows=self._settings.max_proxies_per_worker,
+            versioned=True,
             interceptors=self._interceptors,
         )
 
     def _leases_plan(self) -> QueuePlan:
         # The sandbox costs the one workflow that every lease goes through 40 % of its throughput; its replay tests run
         # with the sandbox on.
-        return QueuePlan(workflows=[LeaseBroker], cached_workflows=10, sandboxed=False, interceptors=self._interceptors)
+        return QueuePlan(
+            workflows=[LeaseBroker],
+            cached_workflows=10,
+            sandboxed=False,
+            versioned=True,
+            interceptors=self._interceptors,
+        )
 
     def _provider_plan(self) -> QueuePlan:
         return self._edge_plan(_PROVIDER_SLOTS)
@@ -187,7 +235,11 @@ class _Worker:
                 instances.create_instance,
                 instances.await_instance,
                 instances.remove_instance,
+                instances.unmark_instance,
                 self._drift.find_drift,
+                self._collection.find_orphans,
+                self._collection.collect_orphan,
+                self._checks.check_provider,
                 self._health.watch_health,
             ],
             activity_slots=activity_slots,

@@ -19,7 +19,7 @@ from app.dev.binaries import ControlPlaneBinaries
 from app.dev.report import progress, say, step
 from app.dev.squid import ensure_squid
 from app.errors import leaves
-from bench import extremes, kubectl, leasing, plot, results
+from bench import extremes, kubectl, leasing, plot, results, run_changes
 from bench.installation import Installation, installation
 from bench.provisioning import Provisioning
 from bench.ready_watch import ReadyWatch
@@ -32,8 +32,8 @@ from providers.local.settings import Software
 
 DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench.json"
 DEFAULT_PLOT = DEFAULT_OUTPUT.with_suffix(".svg")
-PARTS = ("starts", "leases", "extremes")
-TOTAL_SECONDS = 290.0
+PARTS = ("starts", "leases", "extremes", "changes")
+TOTAL_SECONDS = 340.0
 
 
 def main() -> int:
@@ -121,6 +121,8 @@ async def _measure_leases(
             rows += await extremes.worker_death(running)
             rows += await extremes.listing(running, broker)
             rows += await extremes.floods(running, broker, temporal)
+        if _wants(options, "changes"):
+            rows += await run_changes.measure(temporal, running.directory)
     finally:
         await broker.close()
 

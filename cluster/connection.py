@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ from kubernetes.aio import client, config
 from cluster.errors import ClusterError, ClusterUnavailableError, error_for
 from model.errors import ConfigurationError, clean_message
 
+logger = logging.getLogger(__name__)
+
 REQUEST_TIMEOUT_SECONDS = 10.0
 PAGE_SIZE = 500
 _POOL_SIZE = 100
 _DETAIL_BYTES = 4096
+_UNAUTHORIZED = 401
 _NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
 # A malformed kubeconfig shows as whatever the library stumbles over: no YAML, no mapping, a missing key, bad base64.
 _UNUSABLE_CREDENTIALS = (
@@ -32,10 +37,17 @@ _UNUSABLE_CREDENTIALS = (
 
 
 class ClusterConnection:
-    """Authenticated access to one API server."""
+    """Authenticated access to one API server.
 
-    def __init__(self, api: Any) -> None:
+    Args:
+        api: The client.
+        reload: Reads the credentials from where they came from once more.
+    """
+
+    def __init__(self, api: Any, reload: Callable[[], Awaitable[None]]) -> None:
         self._api = api
+        self._reload = reload
+        self._reloading = asyncio.Lock()
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None = None) -> "ClusterConnection":
@@ -52,7 +64,7 @@ class ClusterConnection:
         configuration.client_session_kwargs = {"trust_env": False}
         try:
             await _load(configuration, kubeconfig)
-            return cls(client.ApiClient(configuration))
+            return cls(client.ApiClient(configuration), lambda: _load(configuration, kubeconfig))
         except _UNUSABLE_CREDENTIALS as error:
             where = f" ({kubeconfig})" if kubeconfig is not None else ""
             raise ConfigurationError(
@@ -127,14 +139,15 @@ class ClusterConnection:
                 return
 
     async def stream(
-        self, path: str, *, query: Mapping[str, str | int | bool], idle_timeout: float
+        self, path: str, *, query: Mapping[str, str | int | bool], idle_timeout: float, lifetime: float = math.inf
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events of a watch until the server ends it.
+        """Yield the events of a watch until the server ends it, or its lifetime is over.
 
         Args:
             path: Path of the collection.
             query: Query parameters; ``watch`` is added.
             idle_timeout: Seconds without a byte after which the stream counts as broken.
+            lifetime: Seconds after which no further event is read, whatever the server was asked for.
 
         Raises:
             ResourceExpiredError: Inside or outside the stream; list anew.
@@ -142,13 +155,14 @@ class ClusterConnection:
             ClusterError: Refused, or another ``ERROR`` event.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=idle_timeout)
+        ends_at = asyncio.get_running_loop().time() + lifetime if lifetime < math.inf else None
         response = None
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 response = await self._send("GET", path, {**query, "watch": True}, None, "application/json", timeout)
                 if response.status != 200:
                     _parse("GET", path, response.status, await response.read())
-            async for line in response.response.content:
+            while line := await _next_line(response.response.content, ends_at):
                 if line.strip():
                     yield _event(line)
         except (*_NETWORK_ERRORS, ValueError) as error:
@@ -166,15 +180,36 @@ class ClusterConnection:
         content_type: str,
         timeout: Any,
     ) -> Any:
-        request = await self._api.param_serialize(
-            method,
-            path,
-            query_params=[(key, value) for key, value in (query or {}).items()],
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        return await self._api.call_api(*request, _request_timeout=timeout)
+        """Send a request; one that is refused as unauthenticated is sent once more with credentials as they are now."""
+        for is_last in (False, True):
+            request = await self._api.param_serialize(
+                method,
+                path,
+                query_params=[(key, value) for key, value in (query or {}).items()],
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            used = self._token()
+            response = await self._api.call_api(*request, _request_timeout=timeout)
+            if response.status != _UNAUTHORIZED or is_last or not await self._has_newer_credentials(used):
+                break
+            await response.read()
+        return response
+
+    async def _has_newer_credentials(self, used: str | None) -> bool:
+        """Whether the credentials are others than the used ones, once they were read again if nobody else just did."""
+        async with self._reloading:
+            if self._token() == used:
+                try:
+                    await self._reload()
+                except _UNUSABLE_CREDENTIALS as error:
+                    logger.warning("the credentials could not be read again: %s", clean_message(str(error)))
+            return self._token() != used
+
+    def _token(self) -> str | None:
+        token = self._api.configuration.api_key.get("BearerToken")
+        return token if isinstance(token, str) else None
 
 
 async def _load(configuration: Any, kubeconfig: Path | None) -> None:
@@ -187,6 +222,17 @@ async def _load(configuration: Any, kubeconfig: Path | None) -> None:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
         await config.load_kube_config(client_configuration=configuration, persist_config=False)
+
+
+async def _next_line(content: aiohttp.StreamReader, ends_at: float | None) -> bytes:
+    """Return the next line, or b"" at the end of the stream or of its time."""
+    try:
+        async with asyncio.timeout_at(ends_at) as patience:
+            return await content.readline()
+    except TimeoutError:
+        if patience.expired():
+            return b""
+        raise
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:

@@ -31,6 +31,10 @@ class ResourceExpiredError(ClusterError):
     """410: the resourceVersion or the continue token is too old; list anew."""
 
 
+class UnreadableObjectError(ClusterError):
+    """The object is not what its kind says: older than the schema, or written around it. A human has to mend it."""
+
+
 class ClusterUnavailableError(ClusterError):
     """No answer: refused, reset or past the deadline."""
 

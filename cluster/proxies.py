@@ -1,13 +1,17 @@
 """Reads and writes of Proxy objects, each write guarded by the uid it was computed for."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import quote
 
 from cluster.connection import ClusterConnection
-from cluster.errors import ClusterError, ObjectConflictError, ObjectNotFoundError
+from cluster.errors import ClusterError, ObjectConflictError, ObjectNotFoundError, UnreadableObjectError
+from cluster.objects import read_proxy_object
 from model import names
-from model.proxy import Proxy, ProxyStatus, proxy_from_object, status_to_object
+from model.proxy import Proxy, ProxyStatus, status_to_object
+
+logger = logging.getLogger(__name__)
 
 _CONFLICT_TRIES = 5
 _MERGE_PATCH = "application/merge-patch+json"
@@ -33,21 +37,32 @@ class ProxyStore:
         self._namespace = namespace
 
     async def get(self, namespace: str, name: str) -> Proxy | None:
-        """Return the object as the API server has it now, or None when there is none."""
+        """Return the object as the API server has it now, or None when there is none.
+
+        Raises:
+            UnreadableObjectError: It is no Proxy.
+        """
         try:
-            return proxy_from_object(await self._connection.request("GET", _path(namespace, name)))
+            return read_proxy_object(await self._connection.request("GET", _path(namespace, name)))
         except ObjectNotFoundError:
             return None
 
-    async def list_all(self) -> AsyncIterator[Proxy]:
-        """Yield every Proxy in scope, in pages.
+    async def list_readable(self) -> AsyncIterator[Proxy]:
+        """Yield every Proxy in scope, in pages; an object that is none is logged and left out.
+
+        So what is missing here is not proven to be gone.
 
         Raises:
             ResourceExpiredError: The listing took too long and has to start anew; what was yielded is incomplete.
         """
         async for _, items in self._connection.pages(collection_path(self._namespace)):
             for item in items:
-                yield proxy_from_object(item)
+                try:
+                    proxy = read_proxy_object(item)
+                except UnreadableObjectError as error:
+                    logger.error("left out: %s", error)
+                else:
+                    yield proxy
 
     async def add_finalizer(self, namespace: str, name: str, uid: str) -> None:
         """Put our finalizer on the object; done already is success.

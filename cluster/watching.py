@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from cluster.connection import ClusterConnection
-from cluster.errors import ClusterError, ResourceExpiredError
+from cluster.errors import ClusterError, ClusterUnavailableError, ResourceExpiredError
 
 
 class ChangeType(StrEnum):
@@ -41,12 +41,14 @@ class WatchSettings:
     Attributes:
         relist: Age of a listing at which everything is listed anew.
         server_timeout: After how long the server is asked to end one watch request.
+        end_grace: How much longer than that a stream is followed before it is ended from here.
         idle_timeout: Silence after which a stream counts as broken; the server sends a bookmark about every minute.
         retry_first: First wait after a failure; it doubles up to ``retry_limit``, with jitter.
     """
 
     relist: float = 600.0
     server_timeout: float = 240.0
+    end_grace: float = 10.0
     idle_timeout: float = 150.0
     retry_first: float = 0.5
     retry_limit: float = 30.0
@@ -86,7 +88,7 @@ class CollectionWatch:
                 async for listed_version, items in self._connection.pages(self._path, self._selector):
                     version = listed_version
                     for item in items:
-                        yield Change(type=ChangeType.SEEN, body=item)
+                        yield Change(type=ChangeType.SEEN, body=_named(item))
                 yield Change(type=ChangeType.LISTED)
                 async for change in self._follow(version):
                     yield change
@@ -111,22 +113,45 @@ class CollectionWatch:
         loop = asyncio.get_running_loop()
         relist_at = loop.time() + self._settings.relist
         while (left := relist_at - loop.time()) > 0:
+            seconds = max(1, int(min(left, self._settings.server_timeout)))
             query = {
                 **self._selector,
                 "resourceVersion": version,
                 "allowWatchBookmarks": True,
-                "timeoutSeconds": max(1, int(min(left, self._settings.server_timeout))),
+                "timeoutSeconds": seconds,
             }
             opened_at = loop.time()
             async for event in self._connection.stream(
-                self._path, query=query, idle_timeout=self._settings.idle_timeout
+                self._path,
+                query=query,
+                idle_timeout=self._settings.idle_timeout,
+                # Something between us and the server may keep the stream alive and never end it.
+                lifetime=seconds + self._settings.end_grace,
             ):
-                body = event.get("object") or {}
-                version = body.get("metadata", {}).get("resourceVersion") or version
+                body = event["object"]
+                # A bookmark carries a version and nothing else, not even a name.
+                version = _metadata(body).get("resourceVersion") or version
                 if event.get("type") in ("ADDED", "MODIFIED"):
-                    yield Change(type=ChangeType.SEEN, body=body)
+                    yield Change(type=ChangeType.SEEN, body=_named(body))
                 elif event.get("type") == "DELETED":
-                    yield Change(type=ChangeType.DELETED, body=body)
+                    yield Change(type=ChangeType.DELETED, body=_named(body))
             if loop.time() - opened_at < 1:
                 # A server that ends every stream at once must not be asked again and again without a pause.
                 await asyncio.sleep(self._settings.retry_first)
+
+
+def _named(body: Any) -> dict[str, Any]:
+    """Return an object that has a name.
+
+    Raises:
+        ClusterUnavailableError: It has none, so whoever answers is no API server.
+    """
+    metadata = _metadata(body)
+    if not all(isinstance(metadata.get(key, ""), str) for key in ("namespace", "name")) or not metadata.get("name"):
+        raise ClusterUnavailableError("the API server sent something that is no object")
+    return dict(body)
+
+
+def _metadata(body: Any) -> dict[str, Any]:
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    return metadata if isinstance(metadata, dict) else {}

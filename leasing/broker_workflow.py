@@ -1,6 +1,7 @@
 """Calls to the broker's workflow: starting it where it is missing, one update, the queries."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -55,32 +56,32 @@ class BrokerWorkflow:
         self._known_to_run = True
         return answers
 
-    async def query(self, name: str, now_millis: int, timeout: float) -> str:
+    async def query(self, name: str, arguments: Sequence[Any], timeout: float) -> str:
         """Ask one of the broker's queries, starting the broker where it is not running.
 
         Args:
-            name: ``QUERY_LIST`` or ``QUERY_SUMMARY``.
-            now_millis: The asker's time.
+            name: One of ``model.lease_broker.QUERY_*``.
+            arguments: The asker's time in Unix milliseconds, then what else the query takes.
             timeout: Seconds.
 
         Raises:
             RPCError: Temporal or the broker's worker did not answer in time.
         """
         try:
-            return await self._query(name, now_millis, timeout)
+            return await self._query(name, arguments, timeout)
         except WorkflowQueryRejectedError:
             await self.start()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             await self.start()
-        return await self._query(name, now_millis, timeout)
+        return await self._query(name, arguments, timeout)
 
-    async def _query(self, name: str, now_millis: int, timeout: float) -> str:
+    async def _query(self, name: str, arguments: Sequence[Any], timeout: float) -> str:
         # Without the condition a closed workflow goes on answering what was true when it closed.
         answer: str = await self._handle.query(
             name,
-            now_millis,
+            args=arguments,
             result_type=str,
             reject_condition=QueryRejectCondition.NOT_OPEN,
             rpc_timeout=timedelta(seconds=timeout),

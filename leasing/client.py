@@ -5,12 +5,13 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
 from leasing.broker_workflow import BrokerWorkflow
+from leasing.drain_counts import DrainCounts
 from leasing.give_back import GiveBacks
 from leasing.group_commit import GroupCommit, PendingOperation
 from leasing.single_flight import SingleFlight
@@ -18,7 +19,7 @@ from model import lease_broker, lease_list
 from model.errors import UnavailableError
 from model.lease_answers import Answer, Granted, NoMatch, SessionUnavailable, Stale, Word
 from model.lease_broker import BrokerSettings
-from model.lease_list import LeaseSummary, ListedProxy
+from model.lease_list import LeasesOn, LeaseSummary, ListedProxy
 from model.lease_operations import (
     Acquire,
     GiveBack,
@@ -98,6 +99,7 @@ class BrokerClient:
         self._give_backs = GiveBacks(self._give_back)
         self._lists: SingleFlight[ProxyList] = SingleFlight(self._fetch_list)
         self._last_list: ProxyList | None = None
+        self._drains = DrainCounts(self._fetch_leases_on)
 
     async def acquire(
         self,
@@ -124,7 +126,7 @@ class BrokerClient:
         operation = Acquire(lease_id, dict(selector), target, ttl_millis, cooldown_millis, **options)
         pending = self._submit(operation, self._timeout)
         try:
-            answer = await self._answer(pending, self._timeout)
+            answer = await pending.answer
         except BaseException:
             if pending.sent and not operation.body:
                 until = asyncio.get_running_loop().time() + ttl_millis / 1000 + _LATE_GRANT
@@ -183,6 +185,18 @@ class BrokerClient:
         """Return id and uid of the proxies that wait for a probe."""
         return lease_list.decode_doubted(await self._query(lease_broker.QUERY_DOUBTED))
 
+    async def leases_on(self, proxy_id: str, uid: str, instance: str) -> int | None:
+        """Return how many leases run on one instance of a proxy; None while the broker does not know the proxies yet.
+
+        Those who ask at the same time share one query.
+        """
+        return await self._drains.ask(proxy_id, uid, instance)
+
+    async def uids(self, proxy_ids: Sequence[str]) -> dict[str, str]:
+        """Return the uid of each of these proxies that the broker knows; none while it knows no proxies yet."""
+        known = await self._fetch_leases_on(list(proxy_ids)) or {}
+        return {proxy_id: found.uid for proxy_id, found in known.items()}
+
     async def tell_primed(self, timeout: float | None = None) -> None:
         """Say that every Proxy there is has been told."""
         await self._ask(Primed(), timeout)
@@ -211,22 +225,17 @@ class BrokerClient:
         return self._commit.submit(operation, asyncio.get_running_loop().time() + timeout)
 
     async def _ask(self, operation: Operation, timeout: float | None = None) -> Answer:
-        timeout = self._timeout if timeout is None else timeout
-        answer = await self._answer(self._submit(operation, timeout), timeout)
+        # Leaving cancels only this operation's future; the batch it travels in goes on.
+        answer = await self._submit(operation, self._timeout if timeout is None else timeout).answer
         if answer in (Word.UNPRIMED, Word.FULL):
             raise _unexpected(answer)
         return answer
 
-    async def _answer(self, pending: PendingOperation, timeout: float) -> Answer:
-        # Leaving cancels only this operation's future; the batch it travels in goes on.
-        try:
-            async with asyncio.timeout(timeout):
-                return await pending.answer
-        except TimeoutError:
-            raise UnavailableError("the lease broker did not answer in time") from None
-
     async def _give_back(self, lease_id: str) -> None:
         await self._ask(GiveBack(lease_id), self._timeout)
+
+    async def _fetch_leases_on(self, proxy_ids: list[str]) -> dict[str, LeasesOn] | None:
+        return lease_list.decode_leases_on(await self._query(lease_broker.QUERY_LEASES_ON, proxy_ids))
 
     async def _fetch_list(self) -> ProxyList:
         asked_at = time.monotonic()
@@ -234,10 +243,10 @@ class BrokerClient:
         self._last_list = ProxyList(lease_list.decode_list(text), asked_at)
         return self._last_list
 
-    async def _query(self, name: str) -> str:
+    async def _query(self, name: str, *arguments: Any) -> str:
         try:
             async with asyncio.timeout(_QUERY_TIMEOUT):
-                return await self._workflow.query(name, time.time_ns() // 1_000_000, _QUERY_TIMEOUT)
+                return await self._workflow.query(name, [time.time_ns() // 1_000_000, *arguments], _QUERY_TIMEOUT)
         except (RPCError, TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
             logger.warning("the lease broker did not answer a query: %s", type(error).__name__)
             raise UnavailableError("the lease broker did not answer in time") from None

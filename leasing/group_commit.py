@@ -30,9 +30,14 @@ logger = logging.getLogger(__name__)
 
 FIRST_ATTEMPT = 0.25
 """Seconds until a batch is sent again; measured: an update that meets the change of runs stalls 1.2 s otherwise."""
+SHORTEST_ATTEMPT = 0.1
+_PATIENCE = 4.0
+"""How many times as long as usual an answer may take before the batch is sent again."""
+_USUAL_WEIGHT = 0.2
 LONGEST_ATTEMPT = 2.0
 _ATTEMPT_GROWTH = 1.5
 _FIRST_BACKOFF = 0.05
+_WATCH_SECONDS = 0.1
 _LONGEST_BACKOFF = 1.0
 
 Send = Callable[[str, str], Awaitable[str]]
@@ -43,7 +48,8 @@ class PendingOperation:
     """An operation on its way.
 
     Attributes:
-        deadline: Loop time after which nobody waits for the answer.
+        deadline: Loop time after which nobody waits for the answer: it is ``UnavailableError`` by a tenth of a second
+            later.
         answer: Resolves to the answer, or to why there is none.
         sent: Whether the broker may have seen it.
     """
@@ -63,8 +69,11 @@ class GroupCommit:
     def __init__(self, send: Send, first_attempt: float = FIRST_ATTEMPT) -> None:
         self._send = send
         self._first_attempt = first_attempt
+        self._usual = first_attempt
         self._queue: deque[PendingOperation] = deque()
+        self._in_flight: list[PendingOperation] = []
         self._sender: asyncio.Task[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
 
     def submit(self, operation: Operation, deadline: float) -> PendingOperation:
         """Queue an operation.
@@ -75,9 +84,21 @@ class GroupCommit:
         """
         pending = PendingOperation(operation, deadline)
         self._queue.append(pending)
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._end_overdue)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_all(), name="lease-group-commit")
         return pending
+
+    def _end_overdue(self) -> None:
+        """Answer those who have waited long enough. One timer for all: one for each would cost more than its share."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for pending in (*self._in_flight, *self._queue):
+            if pending.deadline <= now:
+                _fail(pending, UnavailableError("the lease broker did not answer in time"))
+        waiting = self._in_flight or self._queue
+        self._watch = loop.call_later(_WATCH_SECONDS, self._end_overdue) if waiting else None
 
     async def drain(self, timeout: float) -> None:
         """Wait until nothing is queued or in flight, at most so many seconds, and stop."""
@@ -90,17 +111,21 @@ class GroupCommit:
 
     async def _send_all(self) -> None:
         while batch := self._take_batch():
+            self._in_flight = batch
             try:
                 answers = await self._commit(batch)
             except asyncio.CancelledError:
                 for pending in (*batch, *self._queue):
                     _fail(pending, UnavailableError("the process is stopping"))
+                self._queue.clear()
                 raise
             except Exception as error:
                 for pending in batch:
                     _fail(pending, error)
             else:
                 self._resolve(batch, answers)
+            finally:
+                self._in_flight = []
 
     def _take_batch(self) -> list[PendingOperation]:
         now = asyncio.get_running_loop().time()
@@ -126,12 +151,15 @@ class GroupCommit:
         update_id = uuid.uuid4().hex
         text = join_operations([pending.encoded for pending in batch])
         deadline = max(pending.deadline for pending in batch)
-        attempt, backoff = self._first_attempt, _FIRST_BACKOFF
+        attempt, backoff = self._patience(), _FIRST_BACKOFF
         while (left := deadline - loop.time()) > 0:
             for pending in batch:
                 pending.sent = True
+            sent_at = loop.time()
             try:
-                return decode_answers(await _within(min(attempt, left), self._send(text, update_id)))
+                answers = await _within(min(attempt, left), self._send(text, update_id))
+                self._usual += _USUAL_WEIGHT * (loop.time() - sent_at - self._usual)
+                return decode_answers(answers)
             except TimeoutError:
                 attempt = min(attempt * _ATTEMPT_GROWTH, LONGEST_ATTEMPT)
                 continue
@@ -145,6 +173,10 @@ class GroupCommit:
             await asyncio.sleep(min(backoff, max(left, 0)) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             backoff = min(backoff * 2, _LONGEST_BACKOFF)
         raise UnavailableError("the lease broker did not answer in time")
+
+    def _patience(self) -> float:
+        """Return how long the first attempt may take: where answers come quickly, a late one is asked for sooner."""
+        return min(self._first_attempt, max(SHORTEST_ATTEMPT, _PATIENCE * self._usual))
 
     def _resolve(self, batch: list[PendingOperation], answers: list[Answer]) -> None:
         again = []

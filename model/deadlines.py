@@ -35,6 +35,12 @@ class Deadlines(Generic[Key]):
             self._heap = [(due, key) for key, due in self._due.items()]
             heapq.heapify(self._heap)
 
+    def restore(self, due: dict[Key, int]) -> None:
+        """Take over many keys with their times; nothing may be there yet."""
+        self._due = due
+        # What is sorted is a heap.
+        self._heap = sorted((when, key) for key, when in due.items())
+
     def discard(self, key: Key) -> None:
         """Forget a key, known or not."""
         self._due.pop(key, None)

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from model import spec_hash
 from model.instance import InstanceState
-from model.reasons import Provisioned
+from model.reasons import Cause, Provisioned
 
 
 class Presence(StrEnum):
@@ -36,6 +36,9 @@ class Desired:
         provider_known: Whether the provider is configured, or its queue is remembered from before.
         spec_hash: Versioned hash of the spec, or "" where cloud-init cannot be read.
         failure_latched: Whether a permanent failure stands whose cause has not changed.
+        paused: Whether a human froze the proxy.
+        rotate: Whether another instance is asked for than the one there is.
+        too_old: Whether the instance there is has reached its maximum age.
     """
 
     uid: str
@@ -46,6 +49,9 @@ class Desired:
     provider_known: bool
     spec_hash: str
     failure_latched: bool
+    paused: bool
+    rotate: bool
+    too_old: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +62,13 @@ class Recorded:
         uid: The Proxy the instance was made for; "" when there never was one.
         provider_id: "" when no instance is on record.
         spec_hash: What the instance on record was made from, where it carries no mark of its own.
+        rotating: Incarnation that a rotation which has begun must still remove; "" when there is none.
     """
 
     uid: str = ""
     provider_id: str = ""
     spec_hash: str = ""
+    rotating: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +77,12 @@ class Observed:
 
     Attributes:
         spec_hash: The instance's own mark; "" where it has none.
+        incarnation: Which instance of that name it is.
     """
 
     presence: Presence = Presence.UNKNOWN
     spec_hash: str = ""
+    incarnation: str = ""
 
 
 class Action(StrEnum):
@@ -102,10 +112,11 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step and, where a condition has to say so, why."""
+    """One step and, where a condition has to say so, why; ``cause`` goes with a replacement alone."""
 
     action: Action
     reason: Provisioned | None = None
+    cause: Cause | None = None
 
 
 def decide(desired: Desired | None, recorded: Recorded, observed: Observed) -> Step:
@@ -117,6 +128,8 @@ def decide(desired: Desired | None, recorded: Recorded, observed: Observed) -> S
         return Step(action=Action.END)
     if desired.deleting:
         return _decide_deletion(desired, recorded, observed)
+    if desired.paused:
+        return Step(action=Action.HOLD, reason=Provisioned.PAUSED)
     if not desired.managed:
         return Step(action=Action.WATCH, reason=Provisioned.EXTERNAL)
     if not desired.finalized:
@@ -151,13 +164,28 @@ def _decide_provisioning(desired: Desired, recorded: Recorded, observed: Observe
         if not desired.spec_hash:
             return Step(action=Action.HOLD, reason=Provisioned.CLOUD_INIT_ERROR)
         return Step(action=Action.CREATE)
-    if observed.presence is Presence.STOPPED:
-        return Step(action=Action.REPLACE, reason=Provisioned.INSTANCE_STOPPED)
-    if _made_from_another_spec(desired, recorded, observed):
-        return Step(action=Action.REPLACE, reason=Provisioned.REPLACING)
+    cause = _cause_to_replace(desired, recorded, observed)
+    if cause is not None:
+        stopped = cause is Cause.STOPPED
+        reason = Provisioned.INSTANCE_STOPPED if stopped else Provisioned.REPLACING
+        return Step(action=Action.REPLACE, reason=reason, cause=cause)
     if observed.presence is Presence.COMING:
         return Step(action=Action.AWAIT, reason=Provisioned.PROVISIONING)
     return Step(action=Action.WATCH, reason=Provisioned.RUNNING)
+
+
+def _cause_to_replace(desired: Desired, recorded: Recorded, observed: Observed) -> Cause | None:
+    """Return why the instance there is has to go; a rotation comes first, because no edit takes it back."""
+    if desired.rotate or (recorded.rotating and recorded.rotating == observed.incarnation):
+        return Cause.ROTATION
+    if observed.presence is Presence.STOPPED:
+        return Cause.STOPPED
+    if _made_from_another_spec(desired, recorded, observed):
+        return Cause.SPEC
+    # One that is only coming serves nobody yet; were it replaced, a low maximum would never let it arrive.
+    if desired.too_old and observed.presence is Presence.RUNNING:
+        return Cause.AGE
+    return None
 
 
 def _made_from_another_spec(desired: Desired, recorded: Recorded, observed: Observed) -> bool:

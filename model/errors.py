@@ -9,6 +9,7 @@ Every class states when the same call may be tried again. The class name is also
 * ``AccessDeniedError``: retried every 5 minutes, and as soon as the provider's check turns good.
 * ``PermanentError``: not retried until its cause may have changed.
 * ``NameTakenError``: like permanent; the instance of that name belongs to somebody else and is left alone.
+* ``NoTurnError``: retried by Temporal within seconds until there is a turn; nothing was asked of the backend.
 """
 
 import re
@@ -87,6 +88,22 @@ class ProviderNotConfiguredError(ProviderError):
     reason = "ProviderNotConfigured"
 
 
+class NoTurnError(ProviderError):
+    """As many creates run in this worker as ``maxConcurrentCreates`` allows; the backend was not asked.
+
+    Tried again by Temporal after ``wait_seconds``, as often as it takes; it counts as no try.
+
+    Attributes:
+        wait_seconds: When to ask again.
+    """
+
+    reason = "TransientError"
+
+    def __init__(self, message: str, wait_seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
+
+
 PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
     error.__name__: error
     for error in (
@@ -97,6 +114,7 @@ PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
         PermanentError,
         NameTakenError,
         ProviderNotConfiguredError,
+        NoTurnError,
     )
 }
 

@@ -8,6 +8,8 @@ from model.reasons import Provisioned
 FIRST_WAIT_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 300.0
 SLOW_WAIT_SECONDS = 300.0
+CREATE_DEADLINE_SECONDS = 60.0
+"""How long a create without an answer may still take effect."""
 
 
 @dataclass(frozen=True, kw_only=True)

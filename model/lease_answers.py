@@ -114,7 +114,7 @@ class AnswerWriter:
         if place is None:
             place = self._places[id(answer.view)] = len(self._views)
             self._granted.append(answer.view)
-            encoded = json.dumps([answer.proxy_id, *answer.view], separators=(",", ":"))
+            encoded = json.dumps([answer.proxy_id, *answer.view.told], separators=(",", ":"))
             self._views.append(encoded)
             self.size += len(encoded) + 1
         return place

@@ -76,6 +76,17 @@ class LeaseBook:
         if lease.session:
             self._sessions.join(lease.session, lease.proxy_id)
 
+    def restore(self, running: dict[str, Lease], ended: dict[str, Lease]) -> None:
+        """Take over the leases of an earlier table; none may be there yet."""
+        self.by_id = {**ended, **running}
+        leases = self.by_id.values()
+        self._budget.used += sum(_own_bytes(lease.body) for lease in leases)
+        self._targets.take_all(lease.target for lease in leases)
+        self._ids.take_all(lease.proxy_id for lease in leases)
+        self.running.restore({lease_id: lease.expires for lease_id, lease in running.items()})
+        self.ended.restore({lease_id: lease.retained_until for lease_id, lease in ended.items()})
+        self._sessions.restore([(lease.session, lease.proxy_id) for lease in running.values() if lease.session])
+
     def renew(self, lease_id: str, expires: int, ttl: int) -> None:
         """Move the end of a running lease."""
         lease = self.by_id[lease_id]

@@ -8,6 +8,10 @@ UPDATE_BATCH = "batch"
 QUERY_LIST = "list_proxies"
 QUERY_SUMMARY = "summary"
 QUERY_DOUBTED = "doubted_proxies"
+QUERY_LEASES_ON = "leases_on"
+LEASES_NOT_KNOWN = -1
+"""What ``drain_proxy`` returns in place of a number at a drain's end when the broker could not be asked."""
+
 PRIME_ACTIVITY = "prime_broker"
 
 MEMO_INSTALLATION = "installation"

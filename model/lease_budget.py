@@ -4,7 +4,8 @@ The counts are upper bounds for the compressed snapshot (a test compares them wi
 full, texts that occur often count once.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 from model import lease_ids
 
@@ -23,6 +24,8 @@ GONE_BYTES = 48
 DOUBT_BYTES = 8
 PROXY_BYTES = 20
 """Besides its texts."""
+DRAIN_BYTES = 8
+"""For the end of a proxy's drain. It counts and is never refused: all at once stay far below what Temporal takes."""
 _TEXT_BYTES = 8
 _NAME_BYTES = 5
 _UUID_BYTES = 17
@@ -46,8 +49,8 @@ class Budget:
         self.used = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether that much more fits."""
-        return self.used + size <= self.limit
+        """Whether that much more fits; what takes nothing always does."""
+        return size <= 0 or self.used + size <= self.limit
 
 
 class SharedTexts:
@@ -62,12 +65,17 @@ class SharedTexts:
         """Return what one more use of the text would take."""
         return 0 if text in self._uses else self._size(text)
 
-    def take(self, text: str) -> None:
-        """Count one use."""
-        uses = self._uses.get(text, 0)
-        if not uses:
+    def take(self, text: str, uses: int = 1) -> None:
+        """Count one use, or so many."""
+        before = self._uses.get(text, 0)
+        if not before:
             self._budget.used += self._size(text)
-        self._uses[text] = uses + 1
+        self._uses[text] = before + uses
+
+    def take_all(self, texts: Iterable[str]) -> None:
+        """Count one use of each."""
+        for text, uses in Counter(texts).items():
+            self.take(text, uses)
 
     def drop(self, text: str) -> None:
         """Take one use back."""
@@ -90,11 +98,11 @@ class SharedProxyIds(SharedTexts):
         """Return what one more use of the id would take."""
         return 0 if text in self._uses else super().cost(text) + self._namespaces.cost(_namespace(text))
 
-    def take(self, text: str) -> None:
-        """Count one use."""
+    def take(self, text: str, uses: int = 1) -> None:
+        """Count one use, or so many."""
         if text not in self._uses:
             self._namespaces.take(_namespace(text))
-        super().take(text)
+        super().take(text, uses)
 
     def drop(self, text: str) -> None:
         """Take one use back."""

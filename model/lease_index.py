@@ -56,7 +56,15 @@ class LeasableProxy:
     def usable(self) -> bool:
         """Whether it is in a state to be handed out, capacity and cooldowns aside."""
         view = self.view
-        return view.healthy and view.leasable and not self.suspended and view.phase != DELETING
+        handed_out = view.healthy and view.leasable and not view.drain_ends_at
+        return handed_out and not self.suspended and view.phase != DELETING
+
+    def longest_renewal(self, expires: int) -> int:
+        """Return the latest end, in Unix milliseconds, that a lease which ends at ``expires`` may be renewed to.
+
+        A drain lets nobody stay longer, and takes nothing away that was granted.
+        """
+        return max(self.view.drain_ends_at, expires) if self.view.drain_ends_at else NEVER
 
     def slot_free_at(self) -> int:
         """Return when time alone leaves a slot free, in Unix milliseconds: 0 is now, ``NEVER`` is not at all."""

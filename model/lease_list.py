@@ -18,6 +18,14 @@ class ListedProxy(NamedTuple):
     active_leases: int
 
 
+class LeasesOn(NamedTuple):
+    """Running leases on one instance of a proxy."""
+
+    uid: str
+    instance: str
+    leases: int
+
+
 class LeaseSummary(NamedTuple):
     """Numbers for the metrics.
 
@@ -38,7 +46,7 @@ def encode_list(table: LeaseTable, now: int) -> str:
         table: The table.
         now: The asker's time in Unix milliseconds: a workflow's clock stands still between tasks.
     """
-    rows = [[proxy.id, proxy.view, active] for proxy, active in table.views(now)]
+    rows = [[proxy.id, proxy.view.told, active] for proxy, active in table.views(now)]
     return base64.b64encode(zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)).decode()
 
 
@@ -57,6 +65,19 @@ def encode_doubted(table: LeaseTable) -> str:
 def decode_doubted(text: str) -> list[tuple[str, str]]:
     """Read what ``encode_doubted`` wrote."""
     return [(proxy_id, uid) for proxy_id, uid in json.loads(text)]
+
+
+def encode_leases_on(table: LeaseTable, now: int, proxy_ids: list[str]) -> str:
+    """Return the running leases at ``now`` of those of these proxies that are known; changes nothing."""
+    known = [(one, table.proxies.by_id[one]) for one in proxy_ids if one in table.proxies.by_id]
+    rows = [[one, proxy.uid, proxy.view.instance, table.active_on(one, now)] for one, proxy in known]
+    return json.dumps({"primed": table.primed, "proxies": rows}, separators=(",", ":"))
+
+
+def decode_leases_on(text: str) -> dict[str, LeasesOn] | None:
+    """Read what ``encode_leases_on`` wrote, by proxy id; None from a broker that does not know the proxies yet."""
+    body = json.loads(text)
+    return {proxy_id: LeasesOn(*row) for proxy_id, *row in body["proxies"]} if body["primed"] else None
 
 
 def encode_summary(table: LeaseTable, now: int) -> str:

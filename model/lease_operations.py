@@ -5,7 +5,7 @@ Every operation may be sent again: it is idempotent by its lease id, or by the u
 All times are milliseconds: ``*_millis`` are lengths, ``expires_millis`` is Unix time.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Order = tuple[int, int]
 """Which of two messages about a proxy is newer: start of its workflow's chain in Unix milliseconds, then a counter."""
@@ -33,8 +33,10 @@ class ProxyView(NamedTuple):
 
     Attributes:
         phase: ``status.phase``; a ``Deleting`` proxy is neither listed nor considered.
-        leasable: Whether it may be handed out, besides being healthy: it has an address and is not being replaced.
+        leasable: Whether it may be handed out, besides being healthy: it has an address, is not being replaced and does
+            not drain.
         instance: Which instance or endpoint this is. When it changes, the leases on the former one are revoked.
+        drain_ends_at: Unix milliseconds beyond which no lease on it is renewed; 0 while it does not drain.
     """
 
     ip: str
@@ -46,6 +48,12 @@ class ProxyView(NamedTuple):
     max_leases: int
     leasable: bool
     instance: str
+    drain_ends_at: int = 0
+
+    @property
+    def told(self) -> tuple[Any, ...]:
+        """The view as it travels to clients: they have no use for a drain, and older ones know no such field."""
+        return self[:-1]
 
 
 class Acquire(NamedTuple):
@@ -68,7 +76,7 @@ class Acquire(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Let a running lease end ``ttl_millis`` from now."""
+    """Let a running lease end ``ttl_millis`` from now, or earlier where its proxy drains."""
 
     lease_id: str
     ttl_millis: int

@@ -1,5 +1,6 @@
 """The proxies of the lease table: which message about one counts, and what it changes."""
 
+import functools
 import json
 from collections.abc import Callable
 
@@ -71,7 +72,7 @@ class LeaseProxies:
     def _refuse(self, proxy: LeasableProxy | None, change: Transition) -> Answer:
         # A known proxy that has outgrown the budget keeps its old, shorter view, and is not handed out on it.
         if proxy is not None and proxy.uid == change.uid:
-            former = proxy.view._replace(leasable=False)
+            former = proxy.view._replace(leasable=False, drain_ends_at=change.view.drain_ends_at)
             self._replace(proxy, change._replace(view=former))
         return Word.FULL
 
@@ -148,12 +149,12 @@ class LeaseProxies:
         return _own_bytes(proxy.uid, proxy.view)
 
     def _charge(self, proxy: LeasableProxy) -> None:
-        self._budget.used += _own_bytes(proxy.uid, proxy.view)
+        self._budget.used += _own_bytes(proxy.uid, proxy.view) + _drain_bytes(proxy.view)
         self._ids.take(proxy.id)
         self._texts.take(_attributes_text(proxy.view))
 
     def _refund(self, proxy: LeasableProxy) -> None:
-        self._budget.used -= _own_bytes(proxy.uid, proxy.view)
+        self._budget.used -= _own_bytes(proxy.uid, proxy.view) + _drain_bytes(proxy.view)
         self._ids.drop(proxy.id)
         self._texts.drop(_attributes_text(proxy.view))
 
@@ -163,8 +164,17 @@ def _selectable(view: ProxyView) -> tuple[str, dict[str, str]]:
 
 
 def _attributes_text(view: ProxyView) -> str:
-    return json.dumps(view.attributes, sort_keys=True)
+    return _text_of(tuple(sorted(view.attributes.items())))
+
+
+@functools.lru_cache(maxsize=1024)
+def _text_of(attributes: tuple[tuple[str, str], ...]) -> str:
+    return json.dumps(dict(attributes))
 
 
 def _own_bytes(uid: str, view: ProxyView) -> int:
     return lease_budget.PROXY_BYTES + sum(map(lease_budget.identifier_bytes, (uid, view.ip, view.instance)))
+
+
+def _drain_bytes(view: ProxyView) -> int:
+    return lease_budget.DRAIN_BYTES if view.drain_ends_at else 0

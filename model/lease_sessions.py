@@ -1,6 +1,6 @@
 """Which proxy a session of a crawler sticks to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from model import lease_budget
@@ -73,6 +73,19 @@ class Sessions:
         self._ids.take(proxy_id)
         self._ids.drop(known.proxy_id)
         known.proxy_id = proxy_id
+
+    def restore(self, leases: Sequence[tuple[str, str]]) -> None:
+        """Take over the sessions of running leases from an earlier table, as (session, proxy id); none may be known."""
+        for session, proxy_id in leases:
+            known = self._by_hash.get(session)
+            if known is None:
+                self._by_hash[session] = Session(proxy_id, 1)
+            else:
+                known.proxy_id = proxy_id
+                known.leases += 1
+        self._ids.take_all(known.proxy_id for known in self._by_hash.values())
+        self._budget.used += lease_budget.SESSION_BYTES * len(self._by_hash)
+        self._budget.used += lease_budget.SESSION_USE_BYTES * len(leases)
 
     def restore_idle(self, session: str, proxy_id: str, until: int) -> None:
         """Take over a session without leases from an earlier table."""

@@ -1,23 +1,38 @@
 """The lease table as bytes, for the run that continues it.
 
-zlib over one line of JSON, a newline, and raw bytes. The JSON is columns: numbers that grow together are stored as
-differences, texts that occur often once. Lease ids of ours and UUIDs are random and stand as their 16 bytes, hashes as
-their 8. The same table always gives the same bytes.
+A byte with the format, then three parts, each behind its length: JSON under zlib, lease ids, and raw bytes. The JSON is
+columns: numbers that grow together are stored as differences, texts that occur often once. Hashes and UUIDs are random
+and stand raw. The same table always gives the same bytes.
+
+Nobody gets a lease while it is written and read, so everything is done a column at a time.
 """
 
+import itertools
 import json
 import zlib
 from typing import Any
 
-from model import lease_ids, lease_snapshot_sessions
+from model import lease_snapshot_sessions, lease_snapshot_v1
 from model.lease_blob import BlobReader
 from model.lease_book import Lease
+from model.lease_index import LeasableProxy
 from model.lease_keys import HASH_BYTES
 from model.lease_operations import ProxyView, Transition
+from model.lease_snapshot_words import (
+    hash_words,
+    pack_hashes,
+    pack_ids,
+    pack_uuids,
+    unpack_ids,
+    unpack_uuids,
+)
 from model.leases import LeaseTable
 
-_COMPRESSION_LEVEL = 6
-_LEASE_COLUMNS = 9
+_FORMAT = b"\x02"
+"""The first format began as zlib does, with another byte."""
+_LENGTH_BYTES = 4
+_COMPRESSION_LEVEL = 4
+_REVOKED, _RELEASED, _KEYED = 1, 2, 4
 
 
 class _Places:
@@ -32,132 +47,141 @@ class _Places:
 
 def dump(table: LeaseTable) -> bytes:
     """Return the snapshot of a table."""
-    texts, blob = _Places(), bytearray()
-    leases = sorted(table.leases.by_id.items(), key=lambda item: (item[1].expires, item[0]))
+    texts = _Places()
+    proxies = [table.proxies.by_id[proxy_id] for proxy_id in sorted(table.proxies.by_id)]
+    lease_ids = sorted(sorted(table.leases.by_id), key=lambda lease_id: table.leases.by_id[lease_id].expires)
+    leases = [table.leases.by_id[lease_id] for lease_id in lease_ids]
+    ids, other_ids = pack_ids([*lease_ids, *table.leases.released])
+    uuids, other_uuids = pack_uuids([*(proxy.uid for proxy in proxies), *(proxy.view.instance for proxy in proxies)])
+    bodies = pack_hashes([lease.body for lease in leases])
+    sessions, session_hashes = lease_snapshot_sessions.dump(table, leases, texts.of)
     body = {
         "now": table.now,
         "primed": table.primed,
-        "proxies": _dump_proxies(table, texts, blob),
-        "leases": _dump_leases(table, leases, texts, blob),
-        "sessions": lease_snapshot_sessions.dump(table, [lease for _, lease in leases], texts.of, blob),
+        "proxies": _dump_proxies(table.now, proxies, texts),
+        "leases": _dump_leases(table.now, leases, texts),
+        "sessions": sessions,
         "cooldowns": _dump_cooldowns(table, texts),
         "doubts": _dump_doubts(table, texts),
-        "released": [_dump_id(lease_id, blob) for lease_id in table.leases.released],
         "gone": [[uid, *order] for uid, order in table.proxies.gone.items()],
         "texts": list(texts.place),
+        "ids": other_ids,
+        "uuids": other_uuids,
+        "hashes": len(bodies) // HASH_BYTES,
     }
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
-    return zlib.compress(text.encode("utf-8", "surrogatepass") + b"\n" + bytes(blob), _COMPRESSION_LEVEL)
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    parts = (zlib.compress(text, _COMPRESSION_LEVEL), ids, uuids, bodies + pack_hashes(session_hashes))
+    return _FORMAT + b"".join(len(part).to_bytes(_LENGTH_BYTES, "big") + part for part in parts)
 
 
 def load(snapshot: bytes) -> LeaseTable:
     """Return the table of a snapshot."""
-    text, _, raw = zlib.decompress(snapshot).partition(b"\n")
-    body = json.loads(text.decode("utf-8", "surrogatepass"))
-    texts, blob = body["texts"], BlobReader(raw)
+    if snapshot[:1] != _FORMAT:
+        return lease_snapshot_v1.load(snapshot)
+    reader = BlobReader(snapshot[1:])
+    text, ids, uuids, raw = (reader.take(int.from_bytes(reader.take(_LENGTH_BYTES), "big")) for _ in range(4))
+    body = json.loads(zlib.decompress(text).decode("utf-8", "surrogatepass"))
+    texts, hashes = body["texts"], hash_words(raw)
+    lease_ids = unpack_ids(ids, body["ids"])
     table = LeaseTable()
     table.now, table.primed = body["now"], body["primed"]
-    _load_proxies(table, body["proxies"], texts, blob)
-    leases = _read_leases(table.now, body["leases"], texts, blob)
-    sessions = lease_snapshot_sessions.read(body["sessions"], [lease for _, lease in leases], blob)
-    for lease_id, lease in leases:
-        table.restore_lease(lease_id, lease)
+    _load_proxies(table, body["proxies"], texts, unpack_uuids(uuids, body["uuids"]))
+    rows = _read_leases(table.now, body["leases"], texts, hashes[: body["hashes"]])
+    sessions = lease_snapshot_sessions.read(body["sessions"], rows, hashes[body["hashes"] :])
+    table.restore_leases(dict(zip(lease_ids, rows, strict=False)))
     lease_snapshot_sessions.load(table, body["sessions"], sessions, texts)
     for target, proxy_id, left in zip(*body["cooldowns"], strict=True):
         table.rest(texts[target], texts[proxy_id], table.now + left)
     for proxy_id, left in body["doubts"]:
         table.restore_doubt(texts[proxy_id], left)
-    for entry in body["released"]:
-        table.leases.remember_released(_read_id(entry, blob))
+    for lease_id in lease_ids[len(rows) :]:
+        table.leases.remember_released(lease_id)
     for uid, start, counter in body["gone"]:
         table.proxies.remember_gone(uid, (start, counter))
     return table
 
 
-def _dump_proxies(table: LeaseTable, texts: _Places, blob: bytearray) -> list[list[Any]]:
+def _dump_proxies(now: int, proxies: list[LeasableProxy], texts: _Places) -> list[list[Any]]:
     rows = []
-    for proxy_id in sorted(table.proxies.by_id):
-        proxy = table.proxies.by_id[proxy_id]
+    # Many proxies have the same few attributes.
+    written: dict[tuple[tuple[str, str], ...], str] = {}
+    for proxy in proxies:
         view = proxy.view
-        attributes = texts.of(json.dumps(view.attributes, ensure_ascii=False))
+        attributes = tuple(view.attributes.items())
+        if attributes not in written:
+            written[attributes] = json.dumps(view.attributes, ensure_ascii=False)
         rows.append(
-            [
-                texts.of(proxy_id),
-                _dump_uuid(proxy.uid, blob),
+            (
+                texts.of(proxy.id),
                 *proxy.order,
                 view.ip,
                 view.port,
-                attributes,
+                texts.of(written[attributes]),
                 texts.of(view.phase),
                 int(view.healthy),
                 view.latency_millis,
                 view.max_leases,
                 int(view.leasable),
-                _dump_uuid(view.instance, blob),
-            ]
+                view.drain_ends_at and [view.drain_ends_at - now],
+            )
         )
-    return rows
+    return _columns(rows)
 
 
-def _load_proxies(table: LeaseTable, rows: list[list[Any]], texts: list[str], blob: BlobReader) -> None:
-    for place, uid, start, counter, ip, port, attributes, phase, healthy, latency, most, leasable, instance in rows:
-        uid = _read_uuid(uid, blob)
+def _load_proxies(table: LeaseTable, columns: list[list[Any]], texts: list[str], uuids: list[str]) -> None:
+    count = len(uuids) // 2
+    attributes: dict[int, dict[str, str]] = {}
+    for uid, instance, row in zip(uuids[:count], uuids[count:], zip(*columns, strict=True), strict=True):
+        place, start, counter, ip, port, marks, phase, healthy, latency, most, leasable, drain = row
+        if marks not in attributes:
+            attributes[marks] = json.loads(texts[marks])
         view = ProxyView(
             ip=ip,
             port=port,
-            attributes=json.loads(texts[attributes]),
+            attributes=attributes[marks],
             phase=texts[phase],
             healthy=bool(healthy),
             latency_millis=latency,
             max_leases=most,
             leasable=bool(leasable),
-            instance=_read_uuid(instance, blob),
+            instance=instance,
+            drain_ends_at=table.now + drain[0] if drain else 0,
         )
         table.proxies.add(Transition(texts[place], uid, (start, counter), view))
 
 
-def _dump_leases(
-    table: LeaseTable, leases: list[tuple[str, Lease]], texts: _Places, blob: bytearray
-) -> list[list[Any]]:
-    columns: list[list[Any]] = [[] for _ in range(_LEASE_COLUMNS)]
-    former = table.now
-    for lease_id, lease in leases:
-        row = (
-            _dump_id(lease_id, blob),
-            texts.of(lease.proxy_id),
-            texts.of(lease.target),
-            lease.expires - former,
-            lease.ttl,
-            lease.retain,
-            int(lease.revoked),
-            int(lease.released),
-            int(bool(lease.body)),
-        )
-        blob.extend(bytes.fromhex(lease.body))
-        for column, value in zip(columns, row, strict=True):
-            column.append(value)
-        former = lease.expires
-    return columns
+def _dump_leases(now: int, leases: list[Lease], texts: _Places) -> list[list[int]]:
+    ends = [now, *(lease.expires for lease in leases)]
+    return [
+        [texts.of(lease.proxy_id) for lease in leases],
+        [texts.of(lease.target) for lease in leases],
+        [later - earlier for earlier, later in itertools.pairwise(ends)],
+        [lease.ttl for lease in leases],
+        [lease.retain for lease in leases],
+        [_REVOKED * lease.revoked + _RELEASED * lease.released + (_KEYED if lease.body else 0) for lease in leases],
+    ]
 
 
-def _read_leases(now: int, columns: list[list[Any]], texts: list[str], blob: BlobReader) -> list[tuple[str, Lease]]:
-    leases = []
-    expires = now
-    for entry, proxy_id, target, step, ttl, retain, revoked, released, keyed in zip(*columns, strict=True):
-        expires += step
-        lease_id = _read_id(entry, blob)
-        lease = Lease(
+def _read_leases(now: int, columns: list[list[int]], texts: list[str], bodies: list[str]) -> list[Lease]:
+    proxy_ids, targets, steps, ttls, retains, flags = columns
+    ends = list(itertools.accumulate(steps, initial=now))[1:]
+    body = iter(bodies)
+    return [
+        Lease(
             texts[proxy_id],
             texts[target],
             expires,
             ttl,
             retain,
-            body=blob.take(HASH_BYTES).hex() if keyed else "",
-            revoked=bool(revoked),
-            released=bool(released),
+            next(body) if flag & _KEYED else "",
+            "",
+            bool(flag & _REVOKED),
+            bool(flag & _RELEASED),
         )
-        leases.append((lease_id, lease))
-    return leases
+        for proxy_id, target, expires, ttl, retain, flag in zip(
+            proxy_ids, targets, ends, ttls, retains, flags, strict=True
+        )
+    ]
 
 
 def _dump_cooldowns(table: LeaseTable, texts: _Places) -> list[list[int]]:
@@ -177,25 +201,5 @@ def _dump_doubts(table: LeaseTable, texts: _Places) -> list[list[int]]:
     return rows
 
 
-def _dump_id(lease_id: str, blob: bytearray) -> int | str:
-    raw = lease_ids.to_bytes(lease_id)
-    if raw is None:
-        return lease_id
-    blob.extend(raw)
-    return 0
-
-
-def _read_id(entry: int | str, blob: BlobReader) -> str:
-    return entry if isinstance(entry, str) else lease_ids.from_bytes(blob.take(lease_ids.RAW_BYTES))
-
-
-def _dump_uuid(text: str, blob: bytearray) -> int | str:
-    raw = lease_ids.uuid_to_bytes(text)
-    if raw is None:
-        return text
-    blob.extend(raw)
-    return 0
-
-
-def _read_uuid(entry: int | str, blob: BlobReader) -> str:
-    return entry if isinstance(entry, str) else lease_ids.uuid_from_bytes(blob.take(lease_ids.RAW_BYTES))
+def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]

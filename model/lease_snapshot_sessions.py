@@ -4,12 +4,10 @@ A session of one running lease, the usual case, is its hash and next to nothing 
 leases come up, and only a session that does not stick to the proxy of the last of them says to which.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from model.lease_blob import BlobReader
 from model.lease_book import Lease
-from model.lease_keys import HASH_BYTES
 from model.leases import LeaseTable
 
 _NONE, _NEXT, _FIRST = 0, 1, 2
@@ -17,49 +15,53 @@ _NONE, _NEXT, _FIRST = 0, 1, 2
 
 
 def dump(
-    table: LeaseTable, leases: Iterable[Lease], place_of: Callable[[str], int], blob: bytearray
-) -> dict[str, list[Any]]:
-    """Return the sessions of these leases in order, and those without any; hashes go to ``blob``."""
+    table: LeaseTable, leases: Sequence[Lease], place_of: Callable[[str], int]
+) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the sessions of these leases in order, and those without any; and the hashes of all."""
     numbers: dict[str, int] = {}
     column: list[int] = []
     implied: dict[str, str] = {}
     for lease in leases:
-        number = numbers.get(lease.session)
-        if not lease.session:
+        name = lease.session
+        if not name:
             column.append(_NONE)
             continue
-        if number is not None:
-            column.append(_FIRST + number)
+        if name in numbers:
+            column.append(_FIRST + numbers[name])
         else:
             column.append(_NEXT)
-            numbers[lease.session] = len(numbers)
-            blob.extend(bytes.fromhex(lease.session))
-        implied[lease.session] = lease.proxy_id
+            numbers[name] = len(numbers)
+        implied[name] = lease.proxy_id
     moved = [
         [number, place_of(session.proxy_id)]
         for name, number in numbers.items()
         if (session := table.sessions.of(name)) is not None and session.proxy_id != implied[name]
     ]
+    hashes = list(numbers)
     idle: list[list[int]] = [[], []]
     former = table.now
     for until, name, proxy_id in sorted(table.sessions.idle_rows()):
-        blob.extend(bytes.fromhex(name))
+        hashes.append(name)
         idle[0].append(until - former)
         idle[1].append(place_of(proxy_id))
         former = until
-    return {"leases": column, "moved": moved, "idle": idle}
+    return {"leases": column, "moved": moved, "idle": idle}, hashes
 
 
-def read(body: dict[str, list[Any]], leases: Iterable[Lease], blob: BlobReader) -> list[str]:
+def count(body: dict[str, list[Any]]) -> int:
+    """Return how many sessions there are."""
+    return body["leases"].count(_NEXT) + len(body["idle"][0])
+
+
+def read(body: dict[str, list[Any]], leases: Sequence[Lease], hashes: list[str]) -> list[str]:
     """Write the sessions into the leases; return all, those without a lease last."""
-    sessions: list[str] = []
+    following = iter(hashes)
     for lease, value in zip(leases, body["leases"], strict=True):
         if value == _NEXT:
-            sessions.append(blob.take(HASH_BYTES).hex())
-            lease.session = sessions[-1]
+            lease.session = next(following)
         elif value != _NONE:
-            lease.session = sessions[value - _FIRST]
-    return sessions + [blob.take(HASH_BYTES).hex() for _ in body["idle"][0]]
+            lease.session = hashes[value - _FIRST]
+    return hashes
 
 
 def load(table: LeaseTable, body: dict[str, list[Any]], sessions: list[str], texts: list[str]) -> None:

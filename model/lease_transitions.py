@@ -34,4 +34,5 @@ def _view(view: LeasingView) -> ProxyView:
         max_leases=view.max_leases,
         leasable=view.leasable,
         instance=view.instance,
+        drain_ends_at=view.drain_ends_at,
     )

@@ -1,7 +1,7 @@
 """How operations travel to the lease broker.
 
 A batch is one JSON array of operations; each is an array that starts with its one-letter code. An acquire leaves out
-what it does not use.
+what it does not use, and so does the view of a proxy that does not drain.
 """
 
 import json
@@ -67,6 +67,7 @@ _OPERATION_SHAPES: dict[str, tuple[type[Operation], tuple[type, ...]]] = {
 _WHOLE_ACQUIRE = (*_OPERATION_SHAPES["a"][1], str, str, bool)
 _PLAIN_ACQUIRE_FIELDS = len(_OPERATION_SHAPES["a"][1])
 _VIEW_SHAPE = (str, int, dict, str, bool, int, int, bool, str)
+_DRAINING_VIEW_SHAPE = (*_VIEW_SHAPE, int)
 _ROW_SHAPE = (str, str, int)
 _ORDER_SHAPE = (int, int)
 
@@ -76,6 +77,8 @@ def encode_operation(operation: Operation) -> str:
     fields: Sequence[Any] = operation
     if isinstance(operation, Acquire) and not (operation.body or operation.session):
         fields = operation[:_PLAIN_ACQUIRE_FIELDS]
+    if isinstance(operation, Transition) and not operation.view.drain_ends_at:
+        fields = (*operation[:-1], operation.view.told)
     return json.dumps([_OPERATION_CODES[type(operation)], *fields], separators=(",", ":"))
 
 
@@ -175,10 +178,12 @@ def _order(row: Any) -> Order:
 
 
 def _view(row: list[Any]) -> ProxyView:
-    if tuple(map(type, row)) != _VIEW_SHAPE:
+    if tuple(map(type, row)) not in (_VIEW_SHAPE, _DRAINING_VIEW_SHAPE):
         raise ValueError("view has fields of other types")
     view = ProxyView(*row)
     _check_texts(view.attributes)
+    if view.drain_ends_at < 0:
+        raise ValueError("drain_ends_at must not be negative")
     return view
 
 

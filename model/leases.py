@@ -129,8 +129,10 @@ class LeaseTable:
             return Word.REVOKED
         if lease.expires <= self.now:
             return Word.LEASE_ENDED
-        expires = self.now + request.ttl_millis
-        self.leases.renew(request.lease_id, expires, request.ttl_millis)
+        if 0 < proxy.view.drain_ends_at <= self.now:
+            return Word.REVOKED
+        expires = min(self.now + request.ttl_millis, proxy.longest_renewal(lease.expires))
+        self.leases.renew(request.lease_id, expires, expires - self.now)
         proxy.lease_ids[request.lease_id] = expires
         proxy.leases_changed()
         return _granted(lease, proxy)
@@ -230,9 +232,19 @@ class LeaseTable:
             proxy.lease_ids[lease_id] = lease.expires
             self._rerank(proxy)
 
-    def restore_lease(self, lease_id: str, lease: Lease) -> None:
-        """Take over a lease of an earlier table; its proxy and the time must be known already."""
-        self._add(lease_id, lease)
+    def restore_leases(self, leases: dict[str, Lease]) -> None:
+        """Take over the leases of an earlier table; the proxies and the time must be known already."""
+        running, ended = {}, {}
+        for lease_id, lease in leases.items():
+            proxy = self.proxies.by_id.get(lease.proxy_id)
+            if proxy is None or lease.over or lease.expires <= self.now:
+                ended[lease_id] = lease
+            else:
+                running[lease_id] = lease
+                proxy.lease_ids[lease_id] = lease.expires
+        self.leases.restore(running, ended)
+        for proxy in self.proxies.by_id.values():
+            self._rerank(proxy)
 
     def _end(self, lease_id: str, when: int) -> None:
         self._leave_proxy(lease_id)
@@ -271,6 +283,10 @@ class LeaseTable:
             proxy = self.proxies.by_id[proxy_id]
             if proxy.considered:
                 yield proxy, len(proxy.lease_ids) - over.get(proxy_id, 0)
+
+    def active_on(self, proxy_id: str, now: int) -> int:
+        """Count the running leases on the present instance of a known proxy at ``now``; changes nothing."""
+        return sum(expires > now for expires in self.proxies.by_id[proxy_id].lease_ids.values())
 
     def active_leases(self, now: int) -> int:
         """Count the running leases at ``now``; changes nothing."""

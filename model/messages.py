@@ -53,6 +53,7 @@ class ProxyReading:
         spec_hash: Hash of what the spec asks for; "" where cloud-init cannot be read.
         cloud_init_error: Why it cannot.
         route: None when the provider is not configured (or the Proxy is External).
+        search_attributes: Whether Temporal knows the search attributes of Proxies, so that they may be set.
     """
 
     proxy: Proxy | None = None
@@ -60,6 +61,7 @@ class ProxyReading:
     cloud_init_error: str = ""
     route: ProviderRoute | None = None
     fingerprint: str = ""
+    search_attributes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

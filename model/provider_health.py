@@ -9,6 +9,8 @@ UNREACHABLE = "Unreachable"
 UNAUTHORIZED = "Unauthorized"
 FORBIDDEN = "Forbidden"
 API_ERROR = "APIError"
+NO_WORKER = "NoWorker"
+"""Nobody could be asked to check."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,9 @@ class ProxySpec:
     attributes: Mapping[str, str] = field(default_factory=dict)
     max_leases: int = 5
     health_check: HealthCheck = field(default_factory=HealthCheck)
+    paused: bool = False
+    drain_seconds: int = 0
+    max_age_seconds: int | None = None
 
     @property
     def managed(self) -> bool:
@@ -131,6 +134,11 @@ class Proxy:
         return self.annotations.get(names.ANNOTATION_SKIP_CLEANUP) == "true"
 
     @property
+    def is_paused(self) -> bool:
+        """Whether a human froze it; a deletion overrides that."""
+        return self.spec.paused and not self.deleting
+
+    @property
     def our_finalizers(self) -> tuple[str, ...]:
         """Finalizers that are ours to release, those of the reference operator included."""
         return tuple(name for name in self.finalizers if name.startswith(names.FINALIZER_PREFIX))
@@ -172,6 +180,9 @@ def _spec_from_object(spec: Mapping[str, Any]) -> ProxySpec:
         attributes=dict(spec.get("attributes") or {}),
         max_leases=spec.get("maxLeases", 5),
         health_check=_health_check_from_object(spec.get("healthCheck") or {}),
+        paused=spec.get("paused", False),
+        drain_seconds=spec.get("drainSeconds", 0),
+        max_age_seconds=spec.get("maxAgeSeconds"),
     )
 
 

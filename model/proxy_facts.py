@@ -3,15 +3,15 @@
 import dataclasses
 from datetime import UTC, datetime
 
-from model import names
+from model import names, proxy_replacement
 from model.decide import Desired, Recorded
 from model.failures import doubling_wait, failed_cause
 from model.health import HEALTHY, UNHEALTHY, HealthChange, HealthState
 from model.messages import LeasingView, ProxyReading, ProxyReference, WatchHealth
 from model.proxy import Proxy, ProxyStatus
 from model.proxy_state import InstanceRecord, ProxyState
-from model.reasons import Provisioned
-from model.status import CONDITION_HEALTHY, READY, Facts, Health
+from model.reasons import Cause, Provisioned
+from model.status import CONDITION_HEALTHY, CONDITION_PROVISIONED, READY, Facts, Health
 
 _STATUS_OF_VERDICT = {HEALTHY: "True", UNHEALTHY: "False"}
 
@@ -21,13 +21,14 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def desired(reading: ProxyReading, state: ProxyState) -> Desired | None:
-    """Return what the object asks for, or None when it is gone."""
+def desired(reading: ProxyReading, state: ProxyState, now: float) -> Desired | None:
+    """Return what the object asks for at a time in epoch seconds, or None when it is gone."""
     proxy = reading.proxy
     if proxy is None:
         return None
     cause = failed_cause(proxy.generation, reading.spec_hash, state.entry_hash, state.handled_retry)
     may_exist = state.instance is not None or state.create_may_land_until > 0
+    ages_at = proxy_replacement.replace_at(state, proxy)
     remembered = proxy.deleting and state.route is not None and state.uid == proxy.uid and may_exist
     return Desired(
         uid=proxy.uid,
@@ -38,6 +39,9 @@ def desired(reading: ProxyReading, state: ProxyState) -> Desired | None:
         provider_known=reading.route is not None or remembered,
         spec_hash=reading.spec_hash,
         failure_latched=bool(state.failed_cause) and state.failed_cause == cause,
+        paused=proxy.is_paused,
+        rotate=state.rotation_asked,
+        too_old=ages_at is not None and now >= ages_at,
     )
 
 
@@ -47,11 +51,19 @@ def recorded(state: ProxyState, reading: ProxyReading) -> Recorded:
         return Recorded(uid=state.uid)
     proxy = reading.proxy
     annotation = proxy.annotations.get(names.ANNOTATION_SPEC_HASH, "") if proxy is not None else ""
-    return Recorded(uid=state.uid, provider_id=state.instance.provider_id, spec_hash=annotation)
+    replacing = state.replacing
+    return Recorded(
+        uid=state.uid,
+        provider_id=state.instance.provider_id,
+        spec_hash=annotation,
+        rotating=replacing.incarnation if replacing is not None and replacing.cause is Cause.ROTATION else "",
+    )
 
 
 def adopt_object(state: ProxyState, proxy: Proxy) -> None:
     """Take up an object seen for the first time by this workflow, with all that its status remembers."""
+    # By hand, before this workflow had read anything.
+    rotation_asked = state.rotation_asked and not state.uid
     forget_object(state)
     status = proxy.status
     state.uid = proxy.uid
@@ -66,6 +78,9 @@ def adopt_object(state: ProxyState, proxy: Proxy) -> None:
     state.create_sent = not first_ever
     if status.provider_id:
         state.instance = InstanceRecord(provider_id=status.provider_id, incarnation=status.incarnation, ip=status.ip)
+        state.rotation_asked = rotation_asked
+        state.replacing = proxy_replacement.begun_before(status, proxy)
+    state.seen_rotate = state.handled_rotate
     condition = status.condition(CONDITION_HEALTHY)
     is_current = state.managed or status.observed_generation == proxy.generation
     if condition is not None and condition.status in ("True", "False") and is_current:
@@ -80,6 +95,17 @@ def adopt_object(state: ProxyState, proxy: Proxy) -> None:
             checked_at=status.last_health_check_time,
         )
         state.health_state = HealthState(verdict=HEALTHY if condition.status == "True" else UNHEALTHY)
+
+
+def may_have_been_created(proxy: Proxy) -> bool:
+    """Whether a create whose answer nobody took in may still take effect, for all that the status tells."""
+    provisioned = proxy.status.condition(CONDITION_PROVISIONED)
+    return (
+        proxy.spec.managed
+        and not proxy.status.provider_id
+        and provisioned is not None
+        and provisioned.reason in (Provisioned.CREATING, Provisioned.TRANSIENT_ERROR)
+    )
 
 
 def forget_object(state: ProxyState) -> None:
@@ -103,7 +129,7 @@ def health_subject(state: ProxyState, proxy: Proxy) -> str:
     if not state.managed:
         return f"{proxy.spec.endpoint_host}:{proxy.spec.endpoint_port}"
     instance = state.instance
-    return f"{instance.ip}:{proxy.spec.port}#{instance.incarnation}" if instance is not None and instance.ip else ""
+    return f"{instance.ip}:{proxy.spec.port}#{instance.incarnation}" if instance is not None and state.runs else ""
 
 
 def note_end(state: ProxyState, incarnation: str, now: float) -> None:
@@ -135,10 +161,16 @@ def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str, *,
     """Return what the status is made from; ``evaluated`` tells whether a step was decided for this generation."""
     instance = state.instance
     running = state.runs
-    if running and not proxy.deleting and reason is not Provisioned.EXTERNAL:
+    if proxy.is_paused:
+        reason, message = Provisioned.PAUSED, "paused"
+    elif running and not proxy.deleting and reason is not Provisioned.EXTERNAL:
         # While the provider cannot be asked, a running instance goes on serving; the message says what is wrong.
         message = message if reason is Provisioned.RUNNING or not message else f"{reason}: {message}"
         reason = Provisioned.RUNNING
+    if state.replacing is not None and state.is_replacing and not proxy.deleting:
+        # Whatever else there is to say: another workflow reads from it that the instance has to go.
+        cause = str(state.replacing.cause)
+        message = message if message.startswith(cause) else "; ".join(part for part in (cause, message) if part)
     return Facts(
         managed=state.managed,
         deleting=proxy.deleting,
@@ -146,6 +178,7 @@ def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str, *,
         reason=reason,
         message=message,
         latched=bool(state.failed_cause) and not running,
+        paused=proxy.is_paused,
         failed_cause=state.failed_cause,
         ip=instance.ip if instance is not None else "",
         provider_id=instance.provider_id if instance is not None else "",
@@ -159,9 +192,15 @@ def facts(state: ProxyState, proxy: Proxy, reason: Provisioned, message: str, *,
 
 
 def leasing_view(state: ProxyState, proxy: Proxy, status: ProxyStatus) -> LeasingView:
-    """Return what the broker has to know of a proxy whose status is ``status``."""
-    instance = state.instance.incarnation if state.instance is not None else ""
-    return view_of(proxy, status, instance)
+    """Return what the broker has to know of a proxy whose status is ``status``.
+
+    One that drains keeps its address there, so that holders of leases go on seeing it.
+    """
+    instance, replacing = state.instance, state.replacing
+    view = view_of(proxy, status, instance.incarnation if instance is not None else "")
+    if instance is None or replacing is None or not state.is_replacing or proxy.deleting or not replacing.drain_ends_at:
+        return view
+    return dataclasses.replace(view, ip=instance.ip, drain_ends_at=int(replacing.drain_ends_at * 1000))
 
 
 def view_of(proxy: Proxy, status: ProxyStatus, incarnation: str) -> LeasingView:

@@ -6,17 +6,39 @@ from model.failures import Failure
 from model.health import HealthState
 from model.messages import LeasingView, ProviderRoute
 from model.proxy import ProxyStatus
+from model.reasons import Cause
 from model.status import Health
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRecord:
-    """The instance on record; ``ip`` is empty unless it was running when last seen."""
+    """The instance on record.
+
+    Attributes:
+        ip: Empty unless it was running when last seen.
+        created_at: By the backend's clock, in epoch seconds; 0 before the provider was asked.
+    """
 
     provider_id: str
     incarnation: str = ""
     spec_hash: str = ""
     ip: str = ""
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """A replacement that has begun.
+
+    Attributes:
+        incarnation: The instance that has to go.
+        cause: Why.
+        drain_ends_at: Until when leases on it may run, in epoch seconds; 0 where nothing is waited for.
+    """
+
+    incarnation: str
+    cause: Cause
+    drain_ends_at: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -39,6 +61,9 @@ class ProxyState:
         ended_incarnation: The last one that was counted.
         create_not_before: When the next one may be made, in epoch seconds.
         health_subject: What ``health`` is about; "" while there is no verdict.
+        seen_rotate: The rotate annotation as last read; ``handled_rotate`` follows once a replacement begins for it.
+        rotation_asked: Whether a rotation is asked for that no replacement has begun for.
+        replacing: The replacement that has begun, or None.
         provider: Remembered, with its route, so that a config edit does not lose an instance to be deleted.
         entry_hash: The provider's config entry as its own queue read it last.
         told: The view the broker has, or None when it has to be told.
@@ -76,11 +101,23 @@ class ProxyState:
     health_subject: str = ""
     health: Health = field(default_factory=Health)
     health_state: HealthState = field(default_factory=HealthState)
+    seen_rotate: str = ""
+    rotation_asked: bool = False
+    replacing: Replacement | None = None
     told: LeasingView | None = None
     not_taken_on: str = ""
     status: ProxyStatus = field(default_factory=ProxyStatus)
 
     @property
+    def is_replacing(self) -> bool:
+        """Whether the instance on record is the one that has to go."""
+        return (
+            self.replacing is not None
+            and self.instance is not None
+            and self.replacing.incarnation == self.instance.incarnation
+        )
+
+    @property
     def runs(self) -> bool:
         """Whether there is something to probe and hand out: an External endpoint, or an instance with an address."""
-        return not self.managed or (self.instance is not None and bool(self.instance.ip))
+        return not self.managed or (self.instance is not None and bool(self.instance.ip) and not self.is_replacing)

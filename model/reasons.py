@@ -25,4 +25,13 @@ class Provisioned(StrEnum):
     PAUSED = "Paused"
 
 
+class Cause(StrEnum):
+    """Why an instance is replaced, as the condition's message begins."""
+
+    ROTATION = "a rotation was asked for"
+    STOPPED = "it stopped by itself"
+    SPEC = "the spec changed"
+    AGE = "it reached its maximum age"
+
+
 HEALTHY_NO_VERDICT = "NoVerdict"

@@ -43,6 +43,7 @@ class Facts:
         reason: Reason of the Provisioned condition.
         message: Its message; error text is cleaned here.
         latched: Whether a permanent failure stands.
+        paused: Whether a human froze the proxy; what runs goes on running, unprobed.
         ip: Address of the running instance; "" otherwise.
         evaluated_generation: The latest generation that a step was decided for, or 0.
         not_taken_on: Why the lease broker does not hand the proxy out, or "".
@@ -54,6 +55,7 @@ class Facts:
     reason: reasons.Provisioned
     message: str = ""
     latched: bool = False
+    paused: bool = False
     failed_cause: str = ""
     ip: str = ""
     provider_id: str = ""
@@ -74,7 +76,7 @@ def build_status(previous: ProxyStatus, facts: Facts, now: str) -> ProxyStatus:
         now: RFC 3339, UTC; becomes the transition time of conditions whose status changes.
     """
     running = facts.provisioned and not facts.deleting
-    health = facts.health if running else Health(message="nothing to probe")
+    health = _health(facts, running)
     phase = _phase(facts, health)
     generation = facts.evaluated_generation or previous.observed_generation
     wanted = (
@@ -106,6 +108,12 @@ def build_status(previous: ProxyStatus, facts: Facts, now: str) -> ProxyStatus:
     )
 
 
+def _health(facts: Facts, running: bool) -> Health:
+    if facts.paused:
+        return Health(message="paused")
+    return facts.health if running else Health(message="nothing to probe")
+
+
 def same_status(one: ProxyStatus, other: ProxyStatus) -> bool:
     """Whether two statuses say the same, transition times aside."""
     return _timeless(one) == _timeless(other)
@@ -119,6 +127,8 @@ def _timeless(status: ProxyStatus) -> ProxyStatus:
 def _phase(facts: Facts, health: Health) -> str:
     if facts.deleting:
         return DELETING
+    if facts.paused:
+        return PENDING
     if facts.latched:
         return FAILED
     if facts.provisioned and health.status == "True":
@@ -135,7 +145,7 @@ def _ready(phase: str, facts: Facts, health: Health) -> tuple[str, str, str]:
         return "False", "LeaseBrokerFull", facts.not_taken_on
     if phase == READY:
         return "True", READY, ""
-    if not facts.provisioned or facts.deleting:
+    if facts.paused or not facts.provisioned or facts.deleting:
         return "False", str(facts.reason), _summary(facts.message)
     return "False", health.reason, _summary(health.message)
 

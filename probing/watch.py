@@ -94,8 +94,8 @@ class HealthWatch:
         """Probe until there is something to tell; return the state to go on with and what to tell.
 
         Args:
-            heartbeat: Given the latest state after every probe and at least every ``HEARTBEAT_SECONDS``, on this event
-                loop and in this task's context.
+            heartbeat: Given the latest state after every probe without news and at least every ``HEARTBEAT_SECONDS``,
+                on this event loop and in this task's context.
         """
         loop = asyncio.get_running_loop()
         interval = self._target.check.interval_seconds
@@ -107,10 +107,12 @@ class HealthWatch:
                 start = loop.time() + interval
                 result = await self._prober.probe(request)
                 self._on_probe(result)
-                self._state, change = observe(self._state, self._target.check, result, self._clock())
-                beat()
+                state, change = observe(self._state, self._target.check, result, self._clock())
                 if change is not None:
-                    return self._state, change
+                    # No heartbeat says that it was told: where the result is lost, the next watch tells it anew.
+                    return state, change
+                self._state = state
+                beat()
 
     async def _sleep(self, seconds: float) -> None:
         if seconds > 0 and not self._woken.is_set():

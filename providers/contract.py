@@ -51,7 +51,11 @@ class Checker(abc.ABC):
 
     @abc.abstractmethod
     async def check(self) -> list[TargetHealth]:
-        """Return one verdict per target, in a stable order. A target that fails is a verdict, not an error."""
+        """Return one verdict per target, in a stable order, cancelled promptly. A target that fails is a verdict.
+
+        Raises:
+            TransientError: Only by the bounds around a provider, when there was no verdict in time.
+        """
 
 
 class MarkEditor(abc.ABC):
@@ -59,7 +63,13 @@ class MarkEditor(abc.ABC):
 
     @abc.abstractmethod
     async def write_marks(self, provider_id: str, incarnation: str, installation: str, spec_hash: str) -> None:
-        """Add our installation and spec hash to an instance that the reference operator made. Idempotent.
+        """Add our marks to an instance that the reference operator made. Idempotent.
+
+        Args:
+            provider_id: Which instance.
+            incarnation: Which one of that name.
+            installation: The mark to write.
+            spec_hash: The mark to write; "" leaves it as it is.
 
         Raises:
             NotFoundError: There is no such incarnation.

@@ -95,7 +95,10 @@ class ProviderRegistry:
 
     @property
     def config_error(self) -> str:
-        """Why the last edit of the providers file was not taken, or ""."""
+        """Why the last edit of the providers file was not taken, or "" when its content is in force.
+
+        It is as fresh as the last call of this registry; a worker looks at the file every few seconds.
+        """
         return self._file.last_error
 
     async def close(self) -> None:

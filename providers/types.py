@@ -11,10 +11,10 @@ from typing import Any, Protocol, cast
 from model.errors import ConfigurationError
 from providers.contract import Provider
 
-PROVIDER_PACKAGES = {"local": "providers.local"}
+PROVIDER_PACKAGES = {"kubernetes": "providers.kubernetes", "local": "providers.local"}
 """Type in the config to package; the package offers what ``Backend`` states."""
 
-TYPES_WITHOUT_PACKAGE = ("gcp", "kubernetes", "kvm")
+TYPES_WITHOUT_PACKAGE = ("gcp", "kvm")
 """Legal types of the file format that this version has no provider for."""
 
 

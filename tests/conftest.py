@@ -15,6 +15,7 @@ from app.dev import binaries
 from app.dev.kubernetes import ControlPlane
 from app.dev.temporal import TemporalServer
 from tests.support.kubectl import Kubectl
+from tests.support.node import RealNode, make_restricted_namespace, node_of
 from tests.support.server_process import binaries_that_are_there
 from tests.support.shared_servers import Session, SharedServers
 
@@ -47,6 +48,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         session.close()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the matrices that tests left: which fault at which step, and what came of it."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    matrices = [text for report in reports for name, text in getattr(report, "user_properties", []) if name == "matrix"]
+    if matrices:
+        terminalreporter.section("matrices")
+        terminalreporter.write_line("\n".join(dict.fromkeys(matrices)))
+
+
 @pytest.fixture(scope="session")
 def kubeconfig(pytestconfig: pytest.Config) -> Path:
     """Kubeconfig of the session's control plane, with our CRDs applied; shared, so leave others' objects alone."""
@@ -67,6 +77,23 @@ def kube_namespace(kubeconfig: Path) -> Iterator[str]:
 def kubectl(kubeconfig: Path, kube_namespace: str) -> Kubectl:
     """kubectl in the fresh namespace."""
     return Kubectl(kubeconfig, kube_namespace)
+
+
+@pytest.fixture(scope="session")
+def node(pytestconfig: pytest.Config) -> RealNode:
+    """A cluster of its own with a real node, shared like the control plane.
+
+    Where the machine cannot host one the test is skipped with the reason, and with CI set it fails.
+    """
+    return node_of(pytestconfig.stash[_SERVERS].facts("node"))
+
+
+@pytest.fixture
+def node_kubectl(node: RealNode) -> Iterator[Kubectl]:
+    """kubectl in a fresh namespace of the node's cluster that enforces the level ``restricted``."""
+    kubectl = make_restricted_namespace(node.kubeconfig)
+    yield kubectl
+    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cluster.connection import ClusterConnection
+from cluster.errors import UnreadableObjectError
+from cluster.objects import read_proxy_object
 from cluster.proxies import collection_path
 from cluster.watching import Change, ChangeType, CollectionWatch, WatchSettings
 from model import names
 from model.errors import UnavailableError
 from model.messages import Poke
-from model.proxy import proxy_from_object
 from watcher.pokes import PokeQueue
 from watcher.view import FleetView, Key
 
@@ -81,9 +82,8 @@ class Watcher:
                 case ChangeType.LISTING:
                     listed = set()
                 case ChangeType.SEEN:
-                    proxy = proxy_from_object(_body(change))
-                    listed.add((proxy.namespace, proxy.name))
-                    await self._poke(self.view.see_proxy(proxy))
+                    listed.add(_key(change))
+                    await self._see(change)
                 case ChangeType.DELETED:
                     await self._poke(self.view.lose_proxy(_key(change)))
                 case ChangeType.LISTED:
@@ -92,6 +92,15 @@ class Watcher:
                     await self._compare_with_workflows()
                 case ChangeType.BROKEN:
                     logger.warning("the watch of Proxies is broken and begins anew: %s", change.error)
+
+    async def _see(self, change: Change) -> None:
+        """Take in a Proxy; one that is none leaves what was known of it as it is, and everything else alone."""
+        try:
+            proxy = read_proxy_object(_body(change))
+        except UnreadableObjectError as error:
+            logger.error("passed over until it is mended: %s", error)
+        else:
+            await self._poke(self.view.see_proxy(proxy))
 
     async def _follow_secrets(self) -> None:
         listed: set[Key] = set()
@@ -132,4 +141,4 @@ def _body(change: Change) -> dict[str, Any]:
 
 def _key(change: Change) -> Key:
     metadata = _body(change)["metadata"]
-    return metadata["namespace"], metadata["name"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -16,12 +16,16 @@ SCHEDULE_TO_START = timedelta(seconds=60)
 """After this long without a worker on the queue, the caller says so."""
 _SHORT = timedelta(seconds=12)
 """For one exchange with the API server or the broker, so that a lost worker holds nothing up for long."""
+_UNMARK = timedelta(seconds=5)
+_DRAIN_GRACE = timedelta(seconds=5)
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=30)
 )
 _THREE_TRIES = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_attempts=3)
 _POLL = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+_OWN_TRIES = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+"""For a create, which counts its own tries: waiting for its turn is none, however long it takes."""
 _PROBE = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5))
 
 
@@ -78,7 +82,7 @@ def start_creating(
     route: messages.ProviderRoute, create: messages.CreateInstance
 ) -> ActivityHandle[messages.InstanceAnswer]:
     """Start to create, or adopt what an earlier attempt made; the wait for a slow backend is the activity's own."""
-    return _start(route, "create_instance", create, messages.InstanceAnswer, timedelta(minutes=30))
+    return _start(route, "create_instance", create, messages.InstanceAnswer, timedelta(minutes=30), _OWN_TRIES)
 
 
 def start_awaiting_instance(
@@ -91,6 +95,40 @@ def start_awaiting_instance(
 def start_removing(route: messages.ProviderRoute, remove: messages.RemoveInstance) -> ActivityHandle[bool]:
     """Start to delete one incarnation and to wait until it is proven gone; False when nobody asks for it any more."""
     return _start(route, "remove_instance", remove, bool, timedelta(seconds=120))
+
+
+async def unmark_instance(route: messages.ProviderRoute, unmark: messages.UnmarkInstance) -> bool:
+    """Try once, and shortly, to take our marks off an instance; False when it was not so.
+
+    Raises:
+        ActivityError: It failed, or nobody serves the queue.
+    """
+    result: bool = await workflow.execute_activity(
+        "unmark_instance",
+        unmark,
+        task_queue=route.task_queue,
+        result_type=bool,
+        schedule_to_close_timeout=_UNMARK,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+    )
+    return result
+
+
+def start_draining(drain: messages.DrainProxy, seconds_left: float) -> ActivityHandle[int]:
+    """Start to wait until no lease runs on an instance; it fails some seconds after the end at the latest."""
+    # What was done since the end was chosen may have taken longer than the drain.
+    end = timedelta(seconds=max(0.0, seconds_left)) + _DRAIN_GRACE
+    return workflow.start_activity(
+        "drain_proxy",
+        drain,
+        task_queue=names.QUEUE_CONTROL,
+        result_type=int,
+        schedule_to_close_timeout=end,
+        start_to_close_timeout=end,
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=_POLL,
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+    )
 
 
 def start_watching_health(task_queue: str, watch: messages.WatchHealth) -> ActivityHandle[messages.HealthReport]:

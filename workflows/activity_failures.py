@@ -34,16 +34,16 @@ def entry_hash_from(error: ActivityError) -> str:
 def certainly_made_nothing(error: ActivityError) -> bool:
     """Whether a failed create has no effect and can have none later.
 
-    Nobody took it, or its first and only attempt was refused. Everything else, a worker that was lost and a call that
-    was not answered in time included, may still take effect.
+    Nobody took it, it never came to a try, or its first and only try was refused. Everything else, a worker that was
+    lost and a call that was not answered in time included, may still take effect.
     """
     cause = error.cause
     if isinstance(cause, TimeoutError):
         return cause.type == TimeoutType.SCHEDULE_TO_START
     if not isinstance(cause, ApplicationError):
         return False
-    attempt = int(cause.details[1]) if len(cause.details) > 1 else 2
-    return attempt == 1 and is_refusal(cause.type or "")
+    tries = int(cause.details[1]) if len(cause.details) > 1 else 2
+    return tries == 0 or (tries == 1 and is_refusal(cause.type or ""))
 
 
 def object_has_changed(error: ActivityError) -> bool:

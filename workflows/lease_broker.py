@@ -65,6 +65,11 @@ class LeaseBroker:
         """Return the proxies that wait for a probe (``model.lease_list``)."""
         return lease_list.encode_doubted(self._table)
 
+    @workflow.query(name=lease_broker.QUERY_LEASES_ON)
+    def leases_on(self, now_millis: int, proxy_ids: list[str]) -> str:
+        """Return how many leases run on these proxies at the asker's time (``model.lease_list``)."""
+        return lease_list.encode_leases_on(self._table, now_millis, proxy_ids)
+
     @workflow.query(name=lease_broker.QUERY_SUMMARY)
     def summary(self, now_millis: int) -> str:
         """Return the numbers for the metrics at the asker's time (``model.lease_list``)."""

@@ -11,8 +11,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from model import decide as deciding
-    from model import messages, proxy_facts
+    from model import messages, proxy_facts, proxy_replacement
     from model.decide import Action, Observed, Presence, Step
     from model.proxy_state import ProxyState
     from model.reasons import Provisioned
@@ -52,10 +51,14 @@ class ProxyWorkflow:
 
     @workflow.signal(dynamic=True)
     def by_hand(self, name: str, _arguments: Sequence[RawValue]) -> None:
-        """``retry``, with any input or none: try again now. Other names are ignored: a handler never raises."""
+        """``retry`` (try again now) and ``rotate`` (make another instance), with any input or none.
+
+        Other names are ignored: a handler never raises.
+        """
         if name == "retry":
-            self._state.failed_cause = ""
-            self._run.ask_provider_again()
+            self._run.retry()
+        elif name == "rotate" and proxy_replacement.ask_for_rotation(self._state):
+            self._run.poked = True
 
     @workflow.run
     async def run(self, _state: ProxyState) -> None:
@@ -69,10 +72,12 @@ class ProxyWorkflow:
         """See, decide, do one step and rest if it says so; True at the end of everything."""
         run = self._run
         step = Step(action=Action.LOOK)
+        asked_before, retried_before = run.asked_again, run.retried
         try:
             try:
                 reading = await run.read() if run.poked or run.reading is None else run.reading
                 step = self._decide(reading)
+                asked_before, retried_before = run.asked_again, run.retried
                 if step.action is Action.END:
                     return await self._end()
                 if step.action in _ASKS_THE_PROVIDER and run.pace.is_set(Wake.RETRY):
@@ -85,6 +90,12 @@ class ProxyWorkflow:
                 self._state.entry_hash = entry_hash_from(error) or self._state.entry_hash
                 failure = failure_from(error, run.provider_queue())
                 await run.fail(failure, step.action, evaluated=step.action is not Action.LOOK)
+                if run.asked_again != asked_before:
+                    # Somebody knows that it may go better now than when this step began.
+                    if run.retried != retried_before:
+                        self._state.failed_cause = ""
+                    run.observed = Observed()
+                    run.forget_retry()
             await self._rest()
         except ObjectChanged:
             run.poked = True
@@ -92,11 +103,11 @@ class ProxyWorkflow:
 
     def _decide(self, reading: messages.ProxyReading) -> Step:
         state = self._state
-        desired = proxy_facts.desired(reading, state)
+        desired = proxy_facts.desired(reading, state, self._run.now())
         if desired is not None and state.failed_cause and not desired.failure_latched:
             state.failed_cause = ""
             state.failure, state.failed_action = None, ""
-        step = deciding.decide(desired, proxy_facts.recorded(state, reading), self._run.observed)
+        step = self._run.next_step()
         if step.action is not Action.HOLD and state.failed_action == Action.HOLD:
             state.failure, state.failed_action = None, ""
             self._run.forget_failures()
@@ -132,11 +143,13 @@ class ProxyWorkflow:
 
     def _has_news(self) -> bool:
         run, state = self._run, self._state
+        proxy = run.reading.proxy if run.reading is not None else None
         wants_provider = (
             run.observed.presence is Presence.UNKNOWN
             and not run.pace.is_set(Wake.RETRY)
             and state.managed
             and not state.failed_cause
+            and not (proxy is not None and proxy.is_paused)
         )
         return run.poked or run.background.has_news() or wants_provider
 
@@ -144,6 +157,8 @@ class ProxyWorkflow:
         run, state = self._run, self._state
         if wake is Wake.LONG_AWAIT:
             run.awaited_too_long = run.background.is_awaiting
+        elif wake is Wake.AGE:
+            run.poked = True
         elif wake is Wake.RETRY:
             run.poked = True
             if state.failed_action != Action.HOLD:

@@ -14,6 +14,8 @@ class Wake(StrEnum):
     """Probing may be started again."""
     STATUS = "Status"
     """A status that could not be written is written again."""
+    AGE = "Age"
+    """The instance reaches its maximum age."""
     BROKER = "Broker"
     """A broker that had no room is told again."""
 
@@ -31,6 +33,11 @@ class Pace:
     def clear(self, wake: Wake) -> None:
         """Do not wake up for this."""
         self._times.pop(wake, None)
+
+    def clear_steps(self) -> None:
+        """Plan no step any more; what could not be told is still told."""
+        for wake in (Wake.RETRY, Wake.LONG_AWAIT, Wake.WATCH, Wake.AGE):
+            self.clear(wake)
 
     def is_set(self, wake: Wake) -> bool:
         """Whether a time for this is still to come."""

@@ -9,11 +9,12 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from model import messages, proxy_facts
+    from model.events import events_of
     from model.proxy import Proxy, ProxyStatus
     from model.proxy_state import ProxyState
     from model.reasons import Provisioned
     from model.status import Facts, build_status, same_status
-    from workflows import activity_calls
+    from workflows import activity_calls, proxy_search_attributes
 
 _PATIENCE = timedelta(seconds=20)
 _REQUIRED_PATIENCE = timedelta(minutes=5)
@@ -24,11 +25,17 @@ class ObjectChanged(Exception):  # noqa: N818 - no failure: the object moved on 
 
 
 class Publisher:
-    """Tells what changed about one Proxy."""
+    """Tells what changed about one Proxy.
+
+    Attributes:
+        status_is_pending: Whether the last status could not be written.
+        shows_search_attributes: Whether Temporal knows the search attributes.
+    """
 
     def __init__(self, state: ProxyState) -> None:
         self._state = state
         self.status_is_pending = False
+        self.shows_search_attributes = False
 
     async def publish(
         self, proxy: Proxy, reason: Provisioned, message: str, *, required: bool, evaluated: bool
@@ -55,12 +62,16 @@ class Publisher:
             state.evaluated_generation = proxy.generation
         view = proxy_facts.leasing_view(state, proxy, status)
         told, written = await asyncio.gather(
-            self._tell(view), self._write(state.uid, status, patience), return_exceptions=True
+            self._tell(view), self._write(state.uid, state.status, status, patience), return_exceptions=True
         )
         if state.not_taken_on != facts.not_taken_on and not isinstance(written, BaseException):
             facts = dataclasses.replace(facts, not_taken_on=state.not_taken_on)
             status = build_status(state.status, facts, proxy_facts.rfc3339(workflow.now()))
-            (written,) = await asyncio.gather(self._write(state.uid, status, patience), return_exceptions=True)
+            (written,) = await asyncio.gather(
+                self._write(state.uid, state.status, status, patience), return_exceptions=True
+            )
+        if self.shows_search_attributes:
+            proxy_search_attributes.show(proxy.spec.provider, status)
         if isinstance(told, BaseException):
             raise told
         self.status_is_pending = isinstance(written, ActivityError)
@@ -76,19 +87,18 @@ class Publisher:
         """
         facts = Facts(managed=proxy.spec.managed, reason=Provisioned.REPLACING, message=message)
         status = build_status(proxy.status, facts, proxy_facts.rfc3339(workflow.now()))
-        if not same_status(status, proxy.status):
-            await self._write(proxy.uid, status, _PATIENCE)
+        await self._write(proxy.uid, proxy.status, status, _PATIENCE)
 
     async def tell_gone(self, uid: str) -> None:
         """Tell the broker that the object with this uid is gone."""
         await self._send(self._reference(uid), None)
         self._state.told = None
 
-    async def _write(self, uid: str, status: ProxyStatus, patience: timedelta) -> None:
+    async def _write(self, uid: str, previous: ProxyStatus, status: ProxyStatus, patience: timedelta) -> None:
         state = self._state
-        if uid == state.uid and same_status(status, state.status):
+        if same_status(status, previous):
             return
-        write = messages.StatusWrite(reference=self._reference(uid), status=status)
+        write = messages.StatusWrite(reference=self._reference(uid), status=status, events=events_of(previous, status))
         if not await activity_calls.write_status(write, patience):
             raise ObjectChanged
         if uid == state.uid:

@@ -2,12 +2,11 @@
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
-from temporalio.workflow import ActivityHandle
 
 with workflow.unsafe.imports_passed_through():
     from model import decide as deciding
-    from model import failures, messages, names, proxy_facts
-    from model.decide import Action, Observed, Presence
+    from model import failures, messages, names, proxy_facts, proxy_replacement
+    from model.decide import Action, Observed, Presence, Step
     from model.failures import Failure
     from model.proxy import Proxy
     from model.proxy_state import InstanceRecord, ProxyState
@@ -15,9 +14,9 @@ with workflow.unsafe.imports_passed_through():
     from model.status import Health
     from workflows import activity_calls
     from workflows.activity_failures import failure_from
-    from workflows.proxy_background import Background, cancel_quietly
+    from workflows.proxy_background import Background
     from workflows.proxy_pace import Pace, Wake
-    from workflows.proxy_publishing import ObjectChanged, Publisher
+    from workflows.proxy_publishing import Publisher
 
 _BROKER_WAIT_SECONDS = 300.0
 
@@ -30,6 +29,8 @@ class Run:
         reading: The object as read last; None before the first reading.
         observed: What the provider said last.
         poked: Whether the object has to be read again.
+        asked_again: How often the provider was to be asked again; whoever asks it compares.
+        retried: How often a human wanted a retry, which lifts a permanent failure too.
         awaited_too_long: Whether an instance has been coming for longer than the status may keep silent about.
     """
 
@@ -41,6 +42,8 @@ class Run:
         self.reading: messages.ProxyReading | None = None
         self.observed = Observed()
         self.poked = True
+        self.asked_again = 0
+        self.retried = 0
         self.awaited_too_long = False
 
     # ------------------------------------------------------------------ seeing
@@ -56,6 +59,7 @@ class Run:
         """Take in the object as it is now; one with another uid only when nothing of the former is left."""
         state, proxy = self.state, reading.proxy
         state.fingerprint = reading.fingerprint
+        self.publisher.shows_search_attributes = reading.search_attributes
         if proxy is None or (state.uid != proxy.uid and state.instance is not None):
             return
         if state.uid != proxy.uid:
@@ -63,6 +67,8 @@ class Run:
                 await self.publisher.tell_gone(state.uid)
             proxy_facts.adopt_object(state, proxy)
             state.fingerprint = reading.fingerprint
+            if proxy_facts.may_have_been_created(proxy):
+                state.create_may_land_until = self.now() + failures.CREATE_DEADLINE_SECONDS
             self.observed = Observed()
         elif (state.seen_generation, state.seen_deleting) != (proxy.generation, proxy.deleting):
             self.forget_failures()
@@ -71,15 +77,23 @@ class Run:
         if reading.route is not None:
             state.route = reading.route
             state.entry_hash = state.entry_hash or reading.route.entry_hash
+        proxy_replacement.take_rotation(state, proxy)
         retry = proxy.annotations.get(names.ANNOTATION_RETRY, "")
         if retry not in ("", state.handled_retry):
             state.handled_retry = retry
-            self.ask_provider_again()
+            self.retry()
 
     def ask_provider_again(self) -> None:
         """Forget what the provider said, and how often something failed."""
+        self.asked_again += 1
         self.observed = Observed()
         self.forget_failures()
+
+    def retry(self) -> None:
+        """A human wants it tried again, whatever stands against it."""
+        self.retried += 1
+        self.state.failed_cause = ""
+        self.ask_provider_again()
 
     def forget_failures(self) -> None:
         """Try again at once: something is different now."""
@@ -114,13 +128,26 @@ class Run:
         presence = deciding.PRESENCE_OF_STATE[instance.state]
         if presence is Presence.STOPPED:
             proxy_facts.note_end(state, instance.incarnation, self.now())
-        self.observed = Observed(presence=presence, spec_hash=instance.spec_hash)
+        self.observed = Observed(presence=presence, spec_hash=instance.spec_hash, incarnation=instance.incarnation)
         state.instance = InstanceRecord(
             provider_id=instance.provider_id,
             incarnation=instance.incarnation,
             spec_hash=instance.spec_hash,
             ip=instance.ip if presence is Presence.RUNNING else "",
+            created_at=instance.created_at.timestamp(),
         )
+
+    def next_step(self) -> Step:
+        """Return what is to be done next, going by the object as read last.
+
+        Raises:
+            RuntimeError: It was not read yet.
+        """
+        reading, state = self.reading, self.state
+        if reading is None:
+            raise RuntimeError("a step was to be decided on without a reading")
+        desired = proxy_facts.desired(reading, state, self.now())
+        return deciding.decide(desired, proxy_facts.recorded(state, reading), self.observed)
 
     async def take_report(self) -> None:
         """Take in the verdict of an ended watch, if there is one."""
@@ -207,48 +234,13 @@ class Run:
 
     # ------------------------------------------------------------------ what lasts
 
-    async def wait_for_create(
-        self, handle: ActivityHandle[messages.InstanceAnswer], proxy: Proxy
-    ) -> messages.InstanceAnswer:
-        """Wait for a create, which is never overtaken; a deletion that comes meanwhile is shown at once."""
-        while not handle.done():
-            await workflow.wait_condition(lambda: handle.done() or self.poked)
-            if not handle.done():
-                self.poked = False
-                reading = await activity_calls.read_proxy(self.reference())
-                if reading.proxy is not None and reading.proxy.uid == proxy.uid and reading.proxy.deleting:
-                    await self.publish(reading.proxy, Provisioned.DELETING, "a create is under way")
-                    break
-        answer = await handle
-        # Whatever was read meanwhile is taken in only now, when it is known what was made.
-        self.poked = True
-        return answer
-
-    async def wait_unless_overtaken(
-        self, handle: ActivityHandle[messages.InstanceAnswer] | ActivityHandle[bool]
-    ) -> None:
-        """Wait for an activity that may be cut short; publish verdicts that come meanwhile.
-
-        Raises:
-            ObjectChanged: The object asks for something else now: it is being deleted, or its clean-up is skipped.
-        """
-        while not handle.done():
-            await workflow.wait_condition(lambda: handle.done() or self.poked or self.background.has_report())
-            if handle.done():
-                return
-            before = _urgency(self.reading)
-            if self.poked:
-                await self.read()
-            await self.take_report()
-            reading = self.reading
-            proxy = reading.proxy if reading is not None else None
-            if proxy is not None and proxy.uid == self.state.uid:
-                reason = Provisioned.DELETING if proxy.deleting else Provisioned.RUNNING
-                if proxy.deleting or self.state.runs:
-                    await self.publish(proxy, reason, self.running_message(), evaluated=False)
-            if _urgency(reading) != before:
-                cancel_quietly(handle)
-                raise ObjectChanged
+    def plan_replacement(self, proxy: Proxy) -> None:
+        """Wake up when the instance reaches its maximum age."""
+        ages_at = proxy_replacement.replace_at(self.state, proxy)
+        if ages_at is None:
+            self.pace.clear(Wake.AGE)
+        else:
+            self.pace.set(Wake.AGE, ages_at)
 
     def keep_watching_what_runs(self, proxy: Proxy) -> None:
         """Go on probing a running instance while its provider cannot be asked or has refused something."""
@@ -302,11 +294,3 @@ class Run:
     def now() -> float:
         """The workflow's time, in epoch seconds."""
         return workflow.now().timestamp()
-
-
-def _urgency(reading: messages.ProxyReading | None) -> tuple[bool, bool, str]:
-    """What about an object makes a running look or removal pointless when it changes."""
-    proxy = reading.proxy if reading is not None else None
-    if proxy is None:
-        return False, False, ""
-    return proxy.deleting, proxy.skips_cleanup, proxy.uid

@@ -6,21 +6,19 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from model import messages, names, proxy_facts, spec_hash
+    from model import failures, messages, names, proxy_facts, proxy_replacement, spec_hash
     from model.decide import Action, Observed, Presence, Step
     from model.failures import Failure
     from model.proxy import Proxy
-    from model.proxy_state import InstanceRecord
     from model.reasons import Provisioned
-    from workflows import activity_calls
+    from workflows import activity_calls, proxy_replacing
     from workflows.activity_failures import certainly_made_nothing, failure_from
     from workflows.proxy_pace import Wake
     from workflows.proxy_publishing import ObjectChanged
     from workflows.proxy_run import Run
+    from workflows.proxy_waiting import wait_for_create, wait_unless_overtaken
 
 _LONG_AWAIT_SECONDS = 900.0
-_CREATE_DEADLINE_SECONDS = 60.0
-"""How long a create without an answer may still take effect."""
 
 
 async def execute(run: Run, step: Step) -> bool:
@@ -29,6 +27,9 @@ async def execute(run: Run, step: Step) -> bool:
         run.background.stop_watching()
     if step.action is not Action.AWAIT:
         run.background.stop_awaiting()
+    if step.action not in (Action.REPLACE, Action.LOOK, Action.HOLD, Action.ADD_FINALIZER):
+        # A replacement that was begun is not wanted any more, or over.
+        run.state.replacing = None
     if step.action is Action.REMOVE_FORMER:
         await _remove_former(run)
         return False
@@ -44,8 +45,10 @@ async def execute(run: Run, step: Step) -> bool:
             await _look(run, proxy)
         case Action.CREATE:
             return await _create(run, proxy)
-        case Action.REPLACE | Action.DELETE:
-            await _remove(run, proxy, step)
+        case Action.REPLACE:
+            await proxy_replacing.replace(run, proxy, step)
+        case Action.DELETE:
+            await proxy_replacing.delete(run, proxy, step)
         case Action.AWAIT:
             await _await(run, proxy)
             return True
@@ -75,20 +78,26 @@ async def _look(run: Run, proxy: Proxy) -> None:
     elif record is not None and record.ip:
         # A new verdict takes effect before the provider is asked, which may take long.
         await run.publish_step(proxy, Provisioned.RUNNING, run.running_message(), evaluated=False)
+    asked_before = run.asked_again
     looking = activity_calls.start_looking(run.route(), run.query())
     try:
-        await run.wait_unless_overtaken(looking)
+        await wait_unless_overtaken(run, looking)
         run.take_answer(await looking, Action.LOOK)
     except ActivityError as error:
         if not (proxy.deleting and _deletion_goes_on(run, failure_from(error, run.provider_queue()))):
             raise
         return
     if run.observed.presence is Presence.ABSENT and record is not None:
-        state.instance = None
+        if state.replacing is None:
+            proxy_replacement.settle_rotation(state)
+        state.instance = state.replacing = None
         proxy_facts.forget_health(state)
         await run.publish(proxy, Provisioned.INSTANCE_MISSING, f"{record.provider_id} is gone")
     elif run.observed.presence is not Presence.ABSENT:
         state.create_may_land_until = 0.0
+    if run.asked_again != asked_before:
+        # Somebody wants to know what has become of it since this look began.
+        run.observed = Observed()
 
 
 def _deletion_goes_on(run: Run, failure: Failure) -> bool:
@@ -120,10 +129,10 @@ async def _create(run: Run, proxy: Proxy) -> bool:
     create = messages.CreateInstance(reference=run.reference(), provider=state.provider)
     creating = activity_calls.start_creating(run.route(), create)
     try:
-        run.take_answer(await run.wait_for_create(creating, proxy), Action.CREATE)
+        run.take_answer(await wait_for_create(run, creating, proxy), Action.CREATE)
     except ActivityError as error:
         if not certainly_made_nothing(error):
-            state.create_may_land_until = run.now() + _CREATE_DEADLINE_SECONDS
+            state.create_may_land_until = run.now() + failures.CREATE_DEADLINE_SECONDS
         run.observed = Observed()
         run.poked = True
         raise
@@ -148,24 +157,9 @@ async def _watch(run: Run, proxy: Proxy, step: Step) -> None:
     run.forget_retry()
     if run.state.managed:
         await _record_spec_hash(run, proxy)
+    run.plan_replacement(proxy)
     await run.publish(proxy, step.reason or Provisioned.RUNNING, run.running_message())
     run.keep_watching(proxy)
-
-
-async def _remove(run: Run, proxy: Proxy, step: Step) -> None:
-    """Stop handing it out, write why, delete, and wait until it is proven gone."""
-    state = run.state
-    if state.instance is None:
-        raise RuntimeError("an instance was observed and none is on record")
-    state.instance = dataclasses.replace(state.instance, ip="")
-    proxy_facts.forget_health(state)
-    # Whatever comes of the removal, the provider is asked again before anything else is decided.
-    run.observed = Observed()
-    await run.publish_step(proxy, step.reason or Provisioned.DELETING, required=True)
-    await _remove_instance(run, state.instance, replacing=step.action is Action.REPLACE)
-    state.instance = None
-    state.failure, state.failed_action = None, ""
-    run.forget_retry()
 
 
 async def _remove_former(run: Run) -> None:
@@ -176,7 +170,7 @@ async def _remove_former(run: Run) -> None:
     if state.route is None and proxy is not None and reading is not None and proxy.spec.provider == state.provider:
         state.route = reading.route
     if state.instance is not None and state.route is not None:
-        await _remove_instance(run, state.instance, replacing=False)
+        await proxy_replacing.remove_instance(run, state.instance, replacing=False)
     elif state.instance is not None:
         workflow.logger.warning(
             "instance %s is left behind: its object is gone and its provider is not configured",
@@ -187,19 +181,6 @@ async def _remove_former(run: Run) -> None:
     run.poked = True
 
 
-async def _remove_instance(run: Run, instance: InstanceRecord, *, replacing: bool) -> None:
-    remove = messages.RemoveInstance(
-        reference=run.reference(),
-        provider=run.state.provider,
-        provider_id=instance.provider_id,
-        incarnation=instance.incarnation,
-        replacing=replacing,
-    )
-    removing = activity_calls.start_removing(run.route(), remove)
-    await run.wait_unless_overtaken(removing)
-    _require(await removing)
-
-
 async def _release(run: Run, proxy: Proxy) -> bool:
     state = run.state
     if run.now() < state.create_may_land_until and not proxy.skips_cleanup:
@@ -208,6 +189,8 @@ async def _release(run: Run, proxy: Proxy) -> bool:
         run.pace.set(Wake.RETRY, state.create_may_land_until)
         return True
     await run.publish(proxy, Provisioned.DELETING)
+    if proxy.skips_cleanup and proxy.spec.managed:
+        await proxy_replacing.abandon(run)
     await activity_calls.release_finalizers(run.reference())
     state.instance = None
     state.create_may_land_until = 0.0
@@ -217,6 +200,9 @@ async def _release(run: Run, proxy: Proxy) -> bool:
 
 async def _hold(run: Run, proxy: Proxy, reason: Provisioned) -> None:
     state, reading = run.state, run.reading
+    if reason is Provisioned.PAUSED:
+        await _pause(run, proxy)
+        return
     if reason is Provisioned.PERMANENT_ERROR:
         before = state.status.condition("Provisioned")
         kept = Failure(reason=reason, message=before.message if before is not None else "")
@@ -230,6 +216,18 @@ async def _hold(run: Run, proxy: Proxy, reason: Provisioned) -> None:
     if reason is Provisioned.CLOUD_INIT_ERROR and reading is not None:
         message = reading.cloud_init_error
     await run.fail(Failure(reason=reason, message=message), Action.HOLD)
+
+
+async def _pause(run: Run, proxy: Proxy) -> None:
+    """Probe nothing, hand nothing out, ask nobody; what runs goes on running."""
+    run.background.stop_watching()
+    run.pace.clear_steps()
+    run.state.failure, run.state.failed_action = None, ""
+    run.forget_failures()
+    # Nobody knows what becomes of it meanwhile.
+    run.observed = Observed()
+    proxy_facts.forget_health(run.state)
+    await run.publish(proxy, Provisioned.PAUSED)
 
 
 async def _record_spec_hash(run: Run, proxy: Proxy) -> None:

@@ -18,6 +18,9 @@ ETCD = "etcd"
 KUBE_APISERVER = "kube-apiserver"
 KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
 CONTROL_PLANE = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER)
+KUBELET = "kubelet"
+KUBE_SCHEDULER = "kube-scheduler"
+NODE = (KUBELET, KUBE_SCHEDULER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +32,20 @@ class ControlPlaneBinaries:
     kube_controller_manager: Path | None = None
 
 
-def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for programs that were built on this machine."""
+@dataclass(frozen=True, kw_only=True)
+class NodeBinaries:
+    """Programs of Kubernetes that a node adds to a control plane."""
+
+    kubelet: Path
+    kube_scheduler: Path
+
+
+def cache_directory(environment: Mapping[str, str] = os.environ, kind: str = "bin") -> Path:
+    """Return the folder for what was built on this machine: programs (``bin``) or ``images``."""
     cache = environment.get("XDG_CACHE_HOME", "")
     # The XDG base directory specification: a relative path is to be ignored.
     base = Path(cache) if os.path.isabs(cache) else Path(environment.get("HOME") or Path.home()) / ".cache"
-    return base / "egress-proxies" / "bin"
+    return base / "egress-proxies" / kind
 
 
 def find(name: str, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -83,6 +94,18 @@ async def control_plane(
     if controller_manager is None and build_controller_manager:
         controller_manager = await find_or_build(KUBE_CONTROLLER_MANAGER, environment, report)
     return ControlPlaneBinaries(etcd=etcd, kube_apiserver=kube_apiserver, kube_controller_manager=controller_manager)
+
+
+async def node(environment: Mapping[str, str] = os.environ, report: Report = say_nothing) -> NodeBinaries:
+    """Return the programs of a node, built where they are missing.
+
+    Raises:
+        ConfigurationError: Something has to be built, and Go is missing or the build failed.
+    """
+    return NodeBinaries(
+        kubelet=await find_or_build(KUBELET, environment, report),
+        kube_scheduler=await find_or_build(KUBE_SCHEDULER, environment, report),
+    )
 
 
 def temporal(environment: Mapping[str, str] = os.environ) -> Path:

@@ -20,6 +20,11 @@ BUILD_SECONDS = 3600.0
 REPORT_SECONDS = 10.0
 _LOCK_POLL_SECONDS = 0.5
 _LOG_TAIL_BYTES = 4096
+_PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    # Only the standard library: a file beside the Dockerfile that packs it.
+    "pause": "../images/pause/main.go",
+}
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -34,7 +39,7 @@ async def build(name: str, directory: Path, environment: Mapping[str, str], repo
     the folder whole or not at all.
 
     Args:
-        name: ``etcd`` or a command of k8s.io/kubernetes.
+        name: ``etcd``, ``pause`` (what keeps a Pod's namespaces) or a command of k8s.io/kubernetes.
         directory: Where the program goes.
         environment: Variables for Go; ``PATH`` is where Go is looked for.
         report: Gets a line at the start, about every ten seconds and at the end.
@@ -54,12 +59,12 @@ async def build(name: str, directory: Path, environment: Mapping[str, str], repo
         )
     await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
     program = directory / name
-    async with _locked(directory / ".build.lock", f"{name}: another process builds, waiting", report):
+    async with locked(directory / ".build.lock", f"{name}: another process builds, waiting", report):
         if program.is_file() and os.access(program, os.X_OK):
             return program
         unfinished = directory / f".{name}.new"
         flags = await _version_flags(go, environment)
-        package = "go.etcd.io/etcd/server/v3" if name == "etcd" else f"k8s.io/kubernetes/cmd/{name}"
+        package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
         arguments = ["build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(unfinished), package]
         await _run_build(name, [go, *arguments], directory / f"{name}.build.log", environment, report)
         unfinished.replace(program)
@@ -67,7 +72,8 @@ async def build(name: str, directory: Path, environment: Mapping[str, str], repo
 
 
 @contextlib.asynccontextmanager
-async def _locked(path: Path, waiting: str, report: Report) -> AsyncIterator[None]:
+async def locked(path: Path, waiting: str, report: Report) -> AsyncIterator[None]:
+    """Hold a lock between processes; ``waiting`` is reported when another one has it."""
     with path.open("w") as lock:
         told = False
         while True:

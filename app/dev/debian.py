@@ -5,7 +5,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -17,9 +17,9 @@ _ROOT = 0
 Report = Callable[[str], None]
 
 
-def install_command(package: str) -> str:
+def install_command(*packages: str) -> str:
     """Return the command that a person would type."""
-    return f"apt-get install --no-install-recommends {package}"
+    return f"apt-get install --no-install-recommends {' '.join(packages)}"
 
 
 def may_install() -> bool:
@@ -28,27 +28,33 @@ def may_install() -> bool:
 
 
 async def install_package(package: str, report: Report, policy: Path = POLICY) -> bool:
-    """Install a package without starting its system service; True when that worked.
+    """Install one package as ``install_packages`` does."""
+    return await install_packages([package], report, policy)
+
+
+async def install_packages(packages: Sequence[str], report: Report, policy: Path = POLICY) -> bool:
+    """Install packages without starting their system services; True when that worked.
 
     Args:
-        package: Its name.
+        packages: Their names.
         report: Gets a line at the start and at the end.
         policy: Where Debian looks for a rule about services. One that is there is left alone, because it says what
             the machine's owner wants; otherwise ours stands there while the package is installed.
     """
-    report(f"{package} is not installed: installing Debian's package, without its service ({install_command(package)})")
+    names = ", ".join(packages)
+    report(f"installing Debian's {names}, without any service ({install_command(*packages)})")
     started = time.monotonic()
     try:
         with _no_service_started(policy):
             # An index that cannot be brought up to date, of some other source for instance, may still be good enough.
             _, update_said = await _run("apt-get", "--quiet", "update")
-            code, said = await _run("apt-get", "--quiet", "install", "--yes", "--no-install-recommends", package)
+            code, said = await _run("apt-get", "--quiet", "install", "--yes", "--no-install-recommends", *packages)
     except OSError as error:
         code, update_said, said = 1, "", str(error)
     if code != 0:
-        report(f"installing {package} failed, what needs it is left out: {said} (apt-get update: {update_said})")
+        report(f"installing {names} failed, what needs it is left out: {said} (apt-get update: {update_said})")
         return False
-    report(f"installed {package} in {time.monotonic() - started:.0f} s")
+    report(f"installed {names} in {time.monotonic() - started:.0f} s")
     return True
 
 

@@ -24,6 +24,8 @@ class ControlPlane:
 
     Attributes:
         kubeconfig: File for kubectl and clients, with full rights, readable for its owner alone. There after ``start``.
+        pki_directory: Folder of its keys and certificates, for ``ensure_pki``.
+        server: URL of the API server after ``start``, on loopback.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class ControlPlane:
             fsync: False is quicker and loses data when the machine crashes: for tests only.
         """
         self.kubeconfig = state_directory / "kubeconfig"
+        self.pki_directory = state_directory / "pki"
+        self.server = ""
         self._directory = state_directory
         self._binaries = binaries
         self._ports = ports or PortBook(state_directory / "ports.json")
@@ -80,10 +84,11 @@ class ControlPlane:
 
     async def _start_once(self) -> None:
         pki, ports = await asyncio.to_thread(self._prepare)
-        context = await asyncio.to_thread(_client_context, pki)
+        context = await asyncio.to_thread(client_context, pki)
         await self._start_etcd(pki, ports, context)
         await self._start_api_server(pki, ports, context)
-        kubeconfig = _kubeconfig(pki, f"https://{LOOPBACK}:{ports['kube-apiserver']}")
+        self.server = f"https://{LOOPBACK}:{ports['kube-apiserver']}"
+        kubeconfig = render_kubeconfig(self.server, pki.authority, pki.admin)
         await asyncio.to_thread(write_private, self.kubeconfig, kubeconfig)
         if self._binaries.kube_controller_manager is not None:
             await self._start_controller_manager(self._binaries.kube_controller_manager, pki, ports, context)
@@ -91,7 +96,7 @@ class ControlPlane:
     def _prepare(self) -> tuple[Pki, dict[str, int]]:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         ports = self._ports.choose("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager")
-        return ensure_pki(self._directory / "pki"), ports
+        return ensure_pki(self.pki_directory), ports
 
     async def _start_etcd(self, pki: Pki, ports: dict[str, int], context: ssl.SSLContext) -> None:
         client_url = f"https://{LOOPBACK}:{ports['etcd']}"
@@ -141,6 +146,11 @@ class ControlPlane:
             f"--service-account-signing-key-file={pki.service_account_key}",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--allow-privileged=true",
+            # For logs and exec in Pods, where a node is added.
+            f"--kubelet-certificate-authority={pki.authority.certificate}",
+            f"--kubelet-client-certificate={pki.admin.certificate}",
+            f"--kubelet-client-key={pki.admin.key}",
+            "--kubelet-preferred-address-types=InternalIP",
             "--profiling=false",
         ]
         await self._start_child("kube-apiserver", command, f"https://{LOOPBACK}:{port}/readyz", context)
@@ -165,7 +175,7 @@ class ControlPlane:
 
     async def _start_child(self, name: str, command: list[str | Path], ready_url: str, context: ssl.SSLContext) -> None:
         async def ready() -> bool:
-            return await _answers_ok(ready_url, context)
+            return await answers_ok(ready_url, context)
 
         log_path = self._directory / "logs" / f"{name}.log"
         child = await ChildProcess.start(name, command, log_path, ready=ready, deadline=_READY_SECONDS)
@@ -176,19 +186,29 @@ def _serving_flags(pair: KeyPair) -> list[str]:
     return [f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}"]
 
 
-def _client_context(pki: Pki) -> ssl.SSLContext:
+def client_context(pki: Pki) -> ssl.SSLContext:
+    """Return TLS settings of the control plane's administrator."""
     context = ssl.create_default_context(cafile=str(pki.authority.certificate))
     context.load_cert_chain(pki.admin.certificate, pki.admin.key)
     return context
 
 
-async def _answers_ok(url: str, context: ssl.SSLContext) -> bool:
+async def answers_ok(url: str, context: ssl.SSLContext) -> bool:
+    """Whether a GET is answered with 200."""
     timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=context) as response:
         return response.status == 200
 
 
-def _kubeconfig(pki: Pki, server: str) -> bytes:
+def render_kubeconfig(server: str, authority: KeyPair, client: KeyPair) -> bytes:
+    """Return a kubeconfig with the certificates in it.
+
+    Args:
+        server: URL of the API server.
+        authority: Whose certificates the API server shows.
+        client: Who the holder is.
+    """
+
     def encoded(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
 
@@ -201,15 +221,15 @@ def _kubeconfig(pki: Pki, server: str) -> bytes:
         "clusters": [
             {
                 "name": name,
-                "cluster": {"server": server, "certificate-authority-data": encoded(pki.authority.certificate)},
+                "cluster": {"server": server, "certificate-authority-data": encoded(authority.certificate)},
             }
         ],
         "users": [
             {
                 "name": name,
                 "user": {
-                    "client-certificate-data": encoded(pki.admin.certificate),
-                    "client-key-data": encoded(pki.admin.key),
+                    "client-certificate-data": encoded(client.certificate),
+                    "client-key-data": encoded(client.key),
                 },
             }
         ],

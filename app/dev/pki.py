@@ -72,19 +72,19 @@ def ensure_pki(directory: Path, now: datetime | None = None) -> Pki:
     now = now or datetime.now(UTC)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     pki = Pki(
-        authority=_pair(directory, "ca"),
-        server=_pair(directory, "server"),
-        admin=_pair(directory, "admin"),
+        authority=key_pair(directory, "ca"),
+        server=key_pair(directory, "server"),
+        admin=key_pair(directory, "admin"),
         service_account_key=directory / "service-account.key",
     )
     if not _usable(pki.authority, pki.authority, now):
         # What an older authority signed then fails the check below and is made anew too.
-        _issue(pki.authority, pki.authority, _CERTIFICATE_AUTHORITY, _authority_extensions(), now)
+        issue(pki.authority, pki.authority, _CERTIFICATE_AUTHORITY, _authority_extensions(), now)
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     if not _usable(pki.server, pki.authority, now):
-        _issue(pki.server, pki.authority, _SERVER, [_SERVER_NAMES, x509.ExtendedKeyUsage(usages)], now)
+        issue(pki.server, pki.authority, _SERVER, [_SERVER_NAMES, x509.ExtendedKeyUsage(usages)], now)
     if not _usable(pki.admin, pki.authority, now):
-        _issue(pki.admin, pki.authority, _ADMIN, [x509.ExtendedKeyUsage(usages[1:])], now)
+        issue(pki.admin, pki.authority, _ADMIN, [x509.ExtendedKeyUsage(usages[1:])], now)
     if not _readable_key(pki.service_account_key):
         write_private(pki.service_account_key, _key_bytes(ec.generate_private_key(ec.SECP256R1())))
     return pki
@@ -99,7 +99,8 @@ def write_private(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def _pair(directory: Path, name: str) -> KeyPair:
+def key_pair(directory: Path, name: str) -> KeyPair:
+    """Return where a folder has the certificate and the key of that name."""
     return KeyPair(certificate=directory / f"{name}.crt", key=directory / f"{name}.key")
 
 
@@ -138,9 +139,10 @@ def signs_certificates() -> x509.KeyUsage:
     )
 
 
-def _issue(
+def issue(
     pair: KeyPair, issuer: KeyPair, subject: x509.Name, extensions: list[x509.ExtensionType], now: datetime
 ) -> None:
+    """Make a key and a certificate; an authority that issues itself is given as both ``pair`` and ``issuer``."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_key = key if pair is issuer else _load_key(issuer.key)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())

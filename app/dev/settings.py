@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from api.settings import ApiSettings
+from app.settings import CollectionSettings, ProviderCheckSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,5 +24,7 @@ class DevSettings:
     providers_config: Path | None = None
     controller_manager: bool = True
     drift_check_interval: timedelta = timedelta(minutes=2)
+    collection: CollectionSettings = field(default_factory=CollectionSettings)
+    provider_check: ProviderCheckSettings = field(default_factory=ProviderCheckSettings)
     relist_interval: timedelta = timedelta(minutes=10)
     api: ApiSettings = field(default_factory=lambda: ApiSettings(discovery_addr="127.0.0.1:8090"))

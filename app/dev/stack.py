@@ -116,6 +116,8 @@ async def _parts(settings: DevSettings, cluster: ClusterSettings, providers_conf
         cluster=cluster,
         providers_config=providers_config,
         drift_check_interval=settings.drift_check_interval,
+        collection=settings.collection,
+        provider_check=settings.provider_check,
         require_local_task_queue=False,
     )
     watcher = WatcherSettings(cluster=cluster, relist_interval=settings.relist_interval)

@@ -1,4 +1,4 @@
-"""What people do to the changing part of the fleet meanwhile: create, edit, delete, over and over."""
+"""What people do to the changing part of the fleet meanwhile: create, edit, rotate, delete, over and over."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from bench import kubectl
 from bench.installation import PROXY_PORT
 from bench.results import BenchError
 from bench.torture.fleet import CHANGING, Fleet
+from model.names import ANNOTATION_ROTATE
 
 MAX_LEASES = 3
 _NAMES = [f"changing-{number:02}" for number in range(12)]
@@ -56,7 +57,7 @@ class Changes:
             await self._change()
 
     async def _change(self) -> None:
-        possible = [self._edit_port, self._edit_endpoint]
+        possible = [self._edit_port, self._edit_endpoint, self._rotate]
         if len(self._live) < _MOST:
             possible.append(self._create)
         if len(self._live) > _FEWEST:
@@ -89,6 +90,11 @@ class Changes:
         self._live[name] = port
         await self._patch(name, {"port": port})
         self.done["edit of a port"] += 1
+
+    async def _rotate(self) -> None:
+        name, value = random.choice(self.live), f"{ANNOTATION_ROTATE}={random.getrandbits(32)}"
+        await kubectl.run(self._fleet.installation, "annotate", "px", name, value, "--overwrite")
+        self.done["rotation"] += 1
 
     async def _edit_endpoint(self) -> None:
         await self._patch(random.choice(_EXTERNALS), {"endpoint": {"host": self._host()}})

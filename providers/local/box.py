@@ -18,9 +18,11 @@ from pathlib import Path
 
 from model.errors import NameTakenError, NotFoundError, TransientError
 from model.instance import Instance, InstanceState
+from model.provider_health import TargetHealth
 from providers.contract import CreateRequest
 from providers.local import files, identifiers, process, software
 from providers.local.addresses import AddressBook
+from providers.local.checking import check_box
 from providers.local.locking import BoxLock
 from providers.local.observation import Observer, locate
 from providers.local.process import ProcessIdentity
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 KILL_AFTER_SECONDS = 5.0
 """From SIGTERM to SIGKILL; squid takes 3 s to leave with ``shutdown_lifetime 1 seconds``."""
+BOX_ID_FILE = "box-id"
 _POLL_SECONDS = 0.02
 
 
@@ -82,6 +85,8 @@ class Box:
         name = self._name_in(provider_id)
         with self._locked():
             record = self._records.read(name)
+            if record is None:
+                self._records.empty_trash()
             if record is None or incarnation not in ("", record.incarnation):
                 return
             if record.deleting_since is None:
@@ -95,6 +100,33 @@ class Box:
         self._prepare()
         records = [self._pushed(record) for record in self._records.all() if record.managed]
         return [self._observe(record) for record in records if record is not None]
+
+    def write_marks(self, provider_id: str, incarnation: str, installation: str, spec_hash: str) -> None:
+        """See ``MarkEditor.write_marks``."""
+        name = self._name_in(provider_id)
+        with self._locked():
+            record = self._records.read(name)
+            if record is None or record.incarnation != incarnation:
+                raise NotFoundError(f"incarnation {incarnation} of {provider_id} is gone")
+            marked = dataclasses.replace(record, installation=installation, spec_hash=spec_hash or record.spec_hash)
+            self._records.write(marked)
+
+    def remove_marks(self, provider_id: str, incarnation: str) -> None:
+        """See ``MarkEditor.remove_marks``."""
+        name = self._name_in(provider_id)
+        with self._locked():
+            record = self._records.read(name)
+            if record is not None and record.incarnation == incarnation:
+                bare = dataclasses.replace(record, managed=False, uid="", installation="", spec_hash="")
+                self._records.write(bare)
+
+    def check(self) -> TargetHealth:
+        """See ``Checker.check``; the box is the one target."""
+        return check_box(self._settings, self._number_of_instances)
+
+    def _number_of_instances(self) -> int:
+        with self._locked():
+            return len(self._records.names())
 
     def stop_all(self, grace_seconds: float) -> int:
         """End the process of every instance and keep the records.
@@ -123,11 +155,16 @@ class Box:
             yield
 
     def _prepare(self) -> None:
+        path = self._settings.state_dir / BOX_ID_FILE
         if self._box_id:
+            # A folder that was unmounted or emptied under a running worker proves of no instance that it is gone.
+            if _read_box_id(path) != self._box_id:
+                raise TransientError(f"{path}: this box's state was taken away or changed; bring it back")
             return
         self._records.prepare()
         with self._lock.held():
-            self._box_id = _read_or_make_box_id(self._settings.state_dir / "box-id")
+            files.remove_abandoned(self._settings.state_dir)
+            self._box_id = _read_or_make_box_id(path)
 
     def _name_in(self, provider_id: str) -> str:
         box_id, name = identifiers.parse(provider_id)
@@ -237,11 +274,19 @@ class Box:
 
 
 def _read_or_make_box_id(path: Path) -> str:
+    if found := _read_box_id(path):
+        return found
+    value = base64.b32encode(secrets.token_bytes(10)).decode().lower()
+    files.write_atomically(path, value + "\n")
+    return value
+
+
+def _read_box_id(path: Path) -> str:
+    """Return the id, or "" when there is no file."""
     try:
-        value = path.read_text().strip()
+        value = path.read_bytes().decode(errors="replace").strip()
     except FileNotFoundError:
-        value = base64.b32encode(secrets.token_bytes(10)).decode().lower()
-        files.write_atomically(path, value + "\n")
+        return ""
     if not identifiers.is_box_id(value):
         raise TransientError(f"{path}: damaged, it is not a box id; restore it")
     return value

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any
 
 from model.errors import TransientError
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 
 
 def write_atomically(path: Path, data: str) -> None:
@@ -23,6 +26,13 @@ def write_atomically(path: Path, data: str) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what writers have left that were killed before their file was whole; none may be at work now."""
+    for name in os.listdir(folder):
+        if _TEMPORARY.fullmatch(name):
+            (folder / name).unlink(missing_ok=True)
 
 
 def read_json_object(path: Path) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ from typing import ParamSpec, TypeVar
 
 from model.errors import TransientError
 from model.instance import Instance
-from providers.contract import CreateRequest, Provider
+from model.provider_health import TargetHealth
+from providers.contract import Checker, CreateRequest, MarkEditor, Provider
 from providers.local.box import Box
 from providers.local.settings import LocalSettings, Software
 
@@ -15,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class LocalProvider(Provider):
+class LocalProvider(Provider, Checker, MarkEditor):
     """Runs one forward proxy per instance on this machine; see ``providers.contract`` for what each method holds.
 
     Instances outlive the worker. Several workers of one box may share the state folder.
@@ -65,6 +66,29 @@ class LocalProvider(Provider):
             TransientError: A record is damaged; names the file.
         """
         return await _in_thread(self._box.list_managed)
+
+    async def check(self) -> list[TargetHealth]:
+        """Return one verdict: the box can keep its state, start its software and listen on its addresses."""
+        return [await _in_thread(self._box.check)]
+
+    async def write_marks(self, provider_id: str, incarnation: str, installation: str, spec_hash: str) -> None:
+        """Write the marks into the instance's record.
+
+        Raises:
+            NotFoundError: There is no such incarnation.
+            PermanentError: The id is malformed.
+            TransientError: It belongs to another box, or its record is damaged.
+        """
+        await _in_thread(self._box.write_marks, provider_id, incarnation, installation, spec_hash)
+
+    async def remove_marks(self, provider_id: str, incarnation: str) -> None:
+        """Take the marks out of the instance's record; its process runs on.
+
+        Raises:
+            PermanentError: The id is malformed.
+            TransientError: It belongs to another box, or its record is damaged.
+        """
+        await _in_thread(self._box.remove_marks, provider_id, incarnation)
 
     async def close(self) -> None:
         """Do nothing: the provider holds nothing between calls."""

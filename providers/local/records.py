@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -78,8 +79,12 @@ class RecordStore:
     def remove(self, name: str) -> None:
         """Take the instance away in one step; what a killed process left in the trash goes along."""
         self.folder(name).rename(self._trash / f"{name}-{secrets.token_hex(8)}")
-        for leftover in self._trash.iterdir():
-            shutil.rmtree(leftover, ignore_errors=True)
+        self.empty_trash()
+
+    def empty_trash(self) -> None:
+        """Remove what is left of instances that are gone."""
+        for leftover in os.listdir(self._trash):
+            shutil.rmtree(self._trash / leftover, ignore_errors=True)
 
     def names(self) -> list[str]:
         """Return the names of all instances, the damaged ones included.
@@ -87,10 +92,18 @@ class RecordStore:
         Raises:
             TransientError: The folder cannot be read.
         """
+        # Not ``glob``, which leaves out what it may not read: a name that is missing here is an instance that is gone.
         try:
-            return sorted(path.parent.name for path in self._instances.glob(f"*/{RECORD_FILE}"))
+            return sorted(name for name in os.listdir(self._instances) if self._has_record(name))
         except OSError as error:
             raise TransientError(f"{self._instances}: cannot be listed: {error.strerror}") from None
+
+    def _has_record(self, name: str) -> bool:
+        try:
+            os.stat(self.folder(name) / RECORD_FILE)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def all(self) -> Iterator[InstanceRecord]:
         """Yield every record.

@@ -66,3 +66,9 @@ def test_table(seen: ProxyStatus, there: Instance | None, drifted: bool) -> None
 
 def test_a_proxy_being_deleted_is_left_to_its_workflow() -> None:
     assert not differs(proxy(READY, deleting=True), None, "e1")
+
+
+def test_a_paused_proxy_is_left_alone() -> None:
+    frozen = proxy(READY)
+    frozen = dataclasses.replace(frozen, spec=dataclasses.replace(frozen.spec, paused=True))
+    assert not differs(frozen, None, "e1")

@@ -122,6 +122,31 @@ class TestRenewal:
         await api.ask("DELETE", f"/v1/leases/{former['leaseID']}")
         assert await active(api) == 1
 
+    async def test_while_a_proxy_drains_a_renewal_ends_with_the_drain(self, api: Api, broker: BrokerClient) -> None:
+        await broker.tell(transition("ns/a", max_leases=9))
+        granted, short = await lease(api, ttlSeconds=600), await lease(api, ttlSeconds=10)
+        end = int(time.time() * 1000) + 100_500
+        await broker.tell(transition("ns/a", counter=2, leasable=False, drain_ends_at=end))
+        assert (await acquire(api)).code == "no_match"
+        within = (await renew(api, short["leaseID"], ttlSeconds=20)).json
+        assert 18 < ends_in(within) < 21
+        capped = (await renew(api, short["leaseID"], ttlSeconds=600)).json
+        assert datetime.fromisoformat(capped["expiresAt"]).timestamp() * 1000 == pytest.approx(end, abs=1)
+        assert 98 <= capped["ttlSeconds"] <= 101
+        kept = (await renew(api, granted["leaseID"], ttlSeconds=1200)).json
+        assert kept["expiresAt"] == granted["expiresAt"]
+
+    async def test_when_a_drain_is_over_a_renewal_is_refused(self, api: Api, broker: BrokerClient) -> None:
+        await broker.tell(transition("ns/a"))
+        granted = await lease(api)
+        ends_at = int(time.time() * 1000) - 10
+        await broker.tell(transition("ns/a", counter=2, leasable=False, drain_ends_at=ends_at))
+        answer = await renew(api, granted["leaseID"])
+        assert (answer.status, answer.code) == (409, "lease_revoked")
+        assert (await api.ask("GET", f"/v1/leases/{granted['leaseID']}")).json["expiresAt"] == granted["expiresAt"]
+        await broker.tell(transition("ns/a", counter=3))
+        assert (await renew(api, granted["leaseID"])).status == 200
+
     @pytest.mark.parametrize("change", ["replaced", "edited", "deleting", "gone"])
     async def test_a_lease_on_an_instance_that_is_no_more_is_revoked(
         self, api: Api, broker: BrokerClient, change: str

@@ -18,8 +18,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from app.cli import PREFIX, StopEvent, cli
+from app.cli import StopEvent, cli
+from app.flags import PREFIX
 from app.options import api_settings, dev_settings, watcher_settings, worker_settings
+from model.errors import ConfigurationError
 from tests.cluster.scripted_api import write_kubeconfig
 from tests.support.listening import listen
 
@@ -129,8 +131,18 @@ SAMPLES = {
     "--providers-config": "providers.yaml",
     "--task-queue": "q1 q2",
     "--drift-check-interval": "90s",
+    "--gc-interval": "7m",
+    "--gc-min-age": "8m",
+    "--gc-max-deletes": "9",
+    "--gc-dry-run": "true",
+    "--gc-collect-unmarked": "true",
+    "--gc-allow-namespaced": "true",
+    "--provider-check-interval": "50s",
+    "--provider-check-timeout": "5s",
     "--max-proxies-per-worker": "7",
     "--no-target-check": "true",
+    "--deployment-name": "egress",
+    "--build-id": "v1",
     "--relist-interval": "1h30m",
     "--discovery-addr": ":3",
     "--lease-cooldown": "1m",
@@ -166,6 +178,28 @@ def test_every_flag_reaches_the_settings_from_its_environment_variable(
         assert SETTINGS[command](params) != defaults, f"{flag} changes nothing"
 
 
+@pytest.mark.parametrize(
+    ("interval", "timeout", "words"),
+    [
+        ("9s", "0", "--provider-check-interval: 9s is too short; give at least 10s, or 0 for no checks"),
+        ("30s", "31s", "--provider-check-timeout: 31s is longer than --provider-check-interval"),
+    ],
+)
+def test_provider_checks_that_cannot_be_run_are_refused(interval: str, timeout: str, words: str) -> None:
+    arguments = ["--providers-config", "x", "--provider-check-interval", interval, "--provider-check-timeout", timeout]
+    with pytest.raises(ConfigurationError, match=words):
+        worker_settings(cli.commands["worker"].make_context("worker", arguments).params)
+
+
+@pytest.mark.parametrize(
+    ("interval", "timeout", "seconds"), [("1m", "0", 15), ("10s", "0", 10), ("1m", "40s", 40), ("0", "40s", 40)]
+)
+def test_the_time_for_a_provider_check(interval: str, timeout: str, seconds: int) -> None:
+    arguments = ["--providers-config", "x", "--provider-check-interval", interval, "--provider-check-timeout", timeout]
+    settings = worker_settings(cli.commands["worker"].make_context("worker", arguments).params)
+    assert settings.provider_check.timeout_in_force == timedelta(seconds=seconds)
+
+
 def test_a_flag_beats_its_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EGRESS_PROXIES_RELIST_INTERVAL", "5m")
     params = cli.commands["watcher"].make_context("watcher", ["--relist-interval", "90s"]).params
@@ -186,6 +220,9 @@ def test_task_queues_are_given_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
         (["watcher", "--relist-interval", "0"], "0 is too short; the least is 1s"),
         (["worker", "--providers-config", "x", "--drift-check-interval", "10ms"], "10ms is too short"),
         (["api", "--max-lease-ttl", "0s"], "0s is too short"),
+        (["worker", "--providers-config", "x", "--gc-interval", "10ms"], "10ms is too short"),
+        (["worker", "--providers-config", "x", "--gc-max-deletes", "0"], "0 is not in the range"),
+        (["worker", "--providers-config", "x", "--gc-max-deletes", "101"], "101 is not in the range"),
         (["worker"], "Missing option '--providers-config'"),
         (["worker", "--providers-config", "x", "--max-proxies-per-worker", "0"], "0 is not in the range"),
         (["watcher", "--log-format", "xml"], "'xml' is not one of 'json', 'text'"),

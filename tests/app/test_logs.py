@@ -132,3 +132,21 @@ def test_only_failures_that_end_an_activity_as_designed_are_dropped(monkeypatch:
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
     assert [line["msg"] for line in lines] == ["Completing activity as failed", "something else"]
     assert "a defect" in lines[0]["error"]
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
+def test_an_access_line_has_its_facts_and_only_such_a_line_is_not_searched_for_secrets(
+    formatter: logging.Formatter,
+) -> None:
+    facts = {"method": "POST", "route": "/v1/leases", "status": 201, "durationMillis": 1.5}
+    access = logging.LogRecord("api", logging.INFO, __file__, 1, "%(method)s %(route)s %(status)s", (facts,), None)
+    access.own_facts = facts
+    line = formatter.format(access)
+    for fact in ("POST", "/v1/leases", "201"):
+        assert fact in line
+    if isinstance(formatter, JsonFormatter):
+        assert json.loads(line).items() >= facts.items()
+    failed = record("it failed", error=failure())
+    failed.own_facts = facts
+    assert SECRET not in formatter.format(failed)
+    assert SECRET not in formatter.format(record(f"password={SECRET}"))

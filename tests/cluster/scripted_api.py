@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ScriptedApi:
     """Answers lists and watches with handlers that a test sets, and notes when each was asked."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self.port = 0
         self.kubeconfig = directory / "scripted-kubeconfig"
         self.lists: list[dict[str, str]] = []
         self.watches: list[dict[str, str]] = []
@@ -31,8 +34,9 @@ class ScriptedApi:
         runner = web.AppRunner(application, shutdown_timeout=0.5)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        await asyncio.to_thread(write_kubeconfig, self.kubeconfig, f"http://127.0.0.1:{runner.addresses[0][1]}")
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls).start()
+        self.port = runner.addresses[0][1]
+        await asyncio.to_thread(write_kubeconfig, self.kubeconfig, f"http://127.0.0.1:{self.port}")
         return self
 
     async def __aexit__(
@@ -61,15 +65,15 @@ class ScriptedApi:
         return await self.on_list(request)
 
 
-def write_kubeconfig(path: Path, server: str) -> None:
-    """Write a kubeconfig for a server without authentication."""
+def write_kubeconfig(path: Path, server: str, user: dict[str, str] | None = None) -> None:
+    """Write a kubeconfig for a server; without a user there is no authentication."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {}}],
+        "users": [{"name": "u", "user": user or {}}],
     }
     path.write_text(json.dumps(config))
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from kubernetes.aio.config import incluster_config
 
 from cluster.connection import ClusterConnection
 from cluster.errors import (
@@ -17,7 +20,17 @@ from cluster.errors import (
     ResourceExpiredError,
 )
 from model.errors import ConfigurationError
-from tests.cluster.scripted_api import Handler, ScriptedApi, event, item, open_stream, refusal, write_kubeconfig
+from tests.cluster.scripted_api import (
+    Handler,
+    ScriptedApi,
+    event,
+    item,
+    open_stream,
+    page,
+    refusal,
+    write_kubeconfig,
+)
+from tests.probing.certificates import Authority
 from tests.support.listening import listen
 
 
@@ -267,3 +280,117 @@ async def test_a_proxy_of_the_environment_is_not_asked(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     assert (await to_scripted.request("GET", "/x"))["kind"] == "List"
+
+
+class TokenGuard:
+    """Answers only whoever carries the token of the moment."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.seen: list[str] = []
+
+    def only(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            self.seen.append(request.headers.get("Authorization", ""))
+            if self.seen[-1].lower() != f"bearer {self.token}":
+                return refusal(401, "Unauthorized")
+            return await handler(request)
+
+        return guarded
+
+
+def rotate(directory: Path, token: str) -> None:
+    """Put a token in place as the kubelet does: a new folder, and a link that moves to it in one step."""
+    number = len(list(directory.glob("..data_*")))
+    folder = directory / f"..data_{number}"
+    folder.mkdir()
+    (folder / "token").write_text(token)
+    (directory / "..data_new").symlink_to(folder)
+    (directory / "..data_new").rename(directory / "..data")
+    if not (directory / "token").is_symlink():
+        (directory / "token").symlink_to(Path("..data") / "token")
+
+
+async def page_with_token(_request: web.Request) -> web.StreamResponse:
+    return page("1", "a")
+
+
+@pytest.fixture(params=["kubeconfig", "in-cluster"])
+async def with_token(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[ScriptedApi, ClusterConnection, Path]]:
+    """A server, and a connection whose token stands in a file; both ways in which a process may have one."""
+    directory = tmp_path / "token"
+    directory.mkdir()
+    rotate(directory, "first")
+    authority = Authority(tmp_path)
+    in_cluster = request.param == "in-cluster"
+    async with AsyncExitStack() as cleanup:
+        tls = authority.server("127.0.0.1") if in_cluster else None
+        api = await cleanup.enter_async_context(ScriptedApi(tmp_path, tls=tls))
+        kubeconfig: Path | None = tmp_path / "with-token"
+        if in_cluster:
+            kubeconfig = None
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+            monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(directory / "token"))
+            monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.path))
+        else:
+            assert kubeconfig is not None
+            write_kubeconfig(kubeconfig, f"http://127.0.0.1:{api.port}", {"tokenFile": str(directory / "token")})
+        connection = await ClusterConnection.connect(kubeconfig)
+        cleanup.push_async_callback(connection.close)
+        yield api, connection, directory
+
+
+async def test_a_token_that_was_rotated_is_read_again_at_once(
+    with_token: tuple[ScriptedApi, ClusterConnection, Path],
+) -> None:
+    api, connection, directory = with_token
+    guard = TokenGuard("first")
+    api.on_list = guard.only(page_with_token)
+    await connection.request("GET", "/x")
+    rotate(directory, "second")
+    guard.token = "second"
+    # Everybody who is refused at the same moment goes on.
+    await asyncio.gather(*(connection.request("POST", "/x", body={"a": 1}) for _ in range(5)))
+    assert [seen.lower() for seen in guard.seen[:1]] == ["bearer first"]
+    assert len(guard.seen) <= 1 + 2 * 5
+    await connection.request("GET", "/x")
+    assert guard.seen[-1].lower() == "bearer second"
+
+
+async def test_a_watch_that_meets_a_rotated_token_goes_on(
+    with_token: tuple[ScriptedApi, ClusterConnection, Path],
+) -> None:
+    api, connection, directory = with_token
+    guard = TokenGuard("first")
+
+    async def one_event(request: web.Request) -> web.StreamResponse:
+        return await open_stream(request, event("ADDED", item("a")))
+
+    api.on_watch = guard.only(one_event)
+    assert len(await events_of(connection)) == 1
+    rotate(directory, "second")
+    guard.token = "second"
+    assert len(await events_of(connection)) == 1
+    assert len(guard.seen) == 3
+
+
+@pytest.mark.parametrize("content", ["first", "", None], ids=["the same token", "an empty file", "no file"])
+async def test_a_token_that_is_refused_for_good_is_tried_once_and_told(
+    with_token: tuple[ScriptedApi, ClusterConnection, Path], content: str | None
+) -> None:
+    api, connection, directory = with_token
+    guard = TokenGuard("another")
+    api.on_list = guard.only(page_with_token)
+    if content is None:
+        (directory / "token").unlink()
+    else:
+        rotate(directory, content)
+    with pytest.raises(ClusterError, match="HTTP 401 Unauthorized") as refused:
+        await connection.request("GET", "/x")
+    assert refused.value.status == 401
+    assert len(guard.seen) == 1
+    rotate(directory, "another")
+    await connection.request("GET", "/x")

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import cluster.connection
 from cluster.connection import ClusterConnection
-from cluster.errors import ClusterError, ObjectConflictError
+from cluster.errors import ClusterError, ObjectConflictError, UnreadableObjectError
 from cluster.proxies import ProxyStore
 from model import names
 from model.proxy import Condition, Proxy, ProxyStatus, status_to_object
 from model.reasons import Provisioned
 from model.status import Facts, Health, build_status
+from tests.cluster.scripted_api import ScriptedApi, item
 from tests.support.kubectl import Kubectl, proxy
 
 MANAGED = {"mode": "Managed", "provider": "box"}
@@ -60,9 +62,32 @@ async def test_a_list_comes_in_pages_and_only_of_the_namespace(
     wanted = [f"p{number}" for number in range(5)]
     result = await asyncio.to_thread(kubectl.apply, *(proxy(name, MANAGED) for name in wanted))
     assert result.returncode == 0
-    assert [found.name async for found in store.list_all()] == wanted
-    everywhere = [found async for found in ProxyStore(connection).list_all()]
+    assert [found.name async for found in store.list_readable()] == wanted
+    everywhere = [found async for found in ProxyStore(connection).list_readable()]
     assert [found.name for found in everywhere if found.namespace == kubectl.namespace] == wanted
+
+
+async def test_an_object_that_is_no_proxy_is_left_out_and_told(
+    scripted: ScriptedApi, to_scripted: ClusterConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def three(_request: web.Request) -> web.Response:
+        items = [item("a"), {**item("bad"), "spec": "nothing"}, item("b")]
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    scripted.on_list = three
+    assert [found.name async for found in ProxyStore(to_scripted).list_readable()] == ["a", "b"]
+    assert "left out: Proxy ns/bad" in caplog.text
+
+
+async def test_an_object_that_is_no_proxy_is_read_by_nobody(
+    scripted: ScriptedApi, to_scripted: ClusterConnection
+) -> None:
+    async def bad(_request: web.Request) -> web.Response:
+        return web.json_response({**item("bad"), "spec": {"port": "x"}})
+
+    scripted.on_list = bad
+    with pytest.raises(UnreadableObjectError, match=r"ns/bad .*spec: port: str is no int"):
+        await ProxyStore(to_scripted).get("ns", "bad")
 
 
 async def test_a_finalizer_is_added_once_and_beside_others(store: ProxyStore, kubectl: Kubectl) -> None:

@@ -1,6 +1,7 @@
 """An endless, gap-free view: of a real API server, and through the faults that one does not show on demand."""
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import time
@@ -288,6 +289,27 @@ async def test_a_silent_stream_counts_as_broken_and_everything_is_listed_anew(
         world.put("b")
         await recorder.until(lambda: recorder.view == {"a", "b"})
         assert recorder.count(ChangeType.BROKEN) >= 1
+
+
+async def test_a_stream_that_is_kept_alive_beyond_its_time_is_ended_from_here(
+    scripted: ScriptedApi, to_scripted: ClusterConnection
+) -> None:
+    world = World()
+    scripted.on_list = world.list
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = await open_stream(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(event("BOOKMARK", {"metadata": {"resourceVersion": "1"}}))
+                await asyncio.sleep(0.05)
+        return response
+
+    scripted.on_watch = endless
+    pace = dataclasses.replace(QUICK, relist=1.0, end_grace=0.2)
+    async with following(to_scripted, pace) as recorder:
+        await recorder.until(lambda: recorder.count(ChangeType.LISTED) == 2)
+        assert recorder.count(ChangeType.BROKEN) == 0
 
 
 @pytest.mark.parametrize("line", [b"garbage\n", b'{"type": "ADDED", "object": {"metadata": {"na', b"[1]\n"])

@@ -65,6 +65,14 @@ def test_a_partial_health_check_gets_the_remaining_defaults(kubectl: Kubectl) ->
     assert proxy_from_object(kubectl.get("px", "none")).spec.health_check == HealthCheck()
 
 
+def test_pausing_draining_and_age_read_as_they_are_written(kubectl: Kubectl) -> None:
+    kubectl.apply(proxy("all", managed(paused=True, drainSeconds=90, maxAgeSeconds=3600)), proxy("none", MANAGED))
+    spec = proxy_from_object(kubectl.get("px", "all")).spec
+    assert (spec.paused, spec.drain_seconds, spec.max_age_seconds) == (True, 90, 3600)
+    spec = proxy_from_object(kubectl.get("px", "none")).spec
+    assert (spec.paused, spec.drain_seconds, spec.max_age_seconds) == (False, 0, None)
+
+
 def test_the_defaults_of_the_model_are_those_of_the_kind(kubectl: Kubectl) -> None:
     kubectl.apply(proxy("bare", MANAGED))
     stored = kubectl.get("px", "bare")

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from tests.support.kubectl import Kubectl, proxy
 from tests.support.listening import listen
 
 TOKEN = "sentinel-discovery-token"
+_INSTANCE = re.compile(r"proxy-[a-z2-7]{16}(?![a-z2-7])")
 Start = Callable[[asyncio.Event], Awaitable[None]]
 
 
@@ -85,14 +88,19 @@ class System:
 
     def processes_of(self, uid: str) -> list[psutil.Process]:
         """Return every living proxy process of a Proxy, by the folder that its command line names."""
-        name = instance_name(uid)
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.status() != psutil.STATUS_ZOMBIE and any(
-                    name in part and str(self.directory) in part for part in process.cmdline()
-                ):
-                    found.append(process)
+        return self.processes_by_instance().get(instance_name(uid), [])
+
+    def processes_by_instance(self) -> dict[str, list[psutil.Process]]:
+        """Return every living proxy process of this system by the name of its instance."""
+        found: dict[str, list[psutil.Process]] = {}
+        for process in psutil.process_iter(["status", "cmdline"]):
+            if process.info["status"] == psutil.STATUS_ZOMBIE:
+                continue
+            for part in process.info["cmdline"] or ():
+                name = _INSTANCE.search(part)
+                if name is not None and str(self.directory) in part:
+                    found.setdefault(name[0], []).append(process)
+                    break
         return found
 
     # ------------------------------------------------------------------ parts
@@ -150,28 +158,42 @@ class System:
         async with asyncio.timeout(30):
             await task
 
-    def start_worker_process(self, *, dies_at: str = "") -> "subprocess.Popen[bytes]":
-        """Start a worker in a process of its own, which ends itself at the named step, once."""
-        log = (self.directory / "worker.log").open("ab")
-        cluster = self.cluster
+    def start_worker_process(
+        self, *, gates: Path | None = None, queues: Sequence[str] = (), providers_file: Path | None = None
+    ) -> "subprocess.Popen[bytes]":
+        """Start a worker in a process of its own, which can be killed.
+
+        Args:
+            gates: Folder of the gates at which it stops.
+            queues: Task queues to serve; none means all.
+            providers_file: The system's own when None.
+        """
+        told = {
+            "kubeconfig": str(self.kubectl.kubeconfig),
+            "namespace": self.kubectl.namespace,
+            "installation": self.installation,
+            "providers": str(providers_file or self.providers_file),
+            "drift_seconds": self.drift_check_interval.total_seconds(),
+            "queues": list(queues),
+            "gates": str(gates or ""),
+        }
+        return self._spawn("worker", "-m", "tests.e2e.worker_process", json.dumps(told))
+
+    def start_watcher_process(self) -> "subprocess.Popen[bytes]":
+        """Start a watcher in a process of its own, which can be killed."""
+        arguments = ("watcher", "--kubeconfig", self.kubectl.kubeconfig, "--proxy-namespace", self.kubectl.namespace)
+        more = ("--installation", self.installation, "--health-probe-bind-address", "0")
+        relist = ("--relist-interval", f"{self.relist_interval.total_seconds():.0f}s")
+        return self._spawn("watcher", "-m", "app.cli", *map(str, (*arguments, *more, *relist)))
+
+    def _spawn(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
         environment = {
             **os.environ,
-            "TEMPORAL_ADDRESS": cluster.temporal_address,
-            "TEMPORAL_NAMESPACE": cluster.temporal_namespace,
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_NAMESPACE": self.temporal_namespace,
         }
-        command = [
-            sys.executable,
-            "-m",
-            "tests.e2e.doomed_worker",
-            str(cluster.kubeconfig),
-            cluster.proxy_namespace,
-            cluster.installation,
-            str(self.providers_file),
-            str(self.drift_check_interval.total_seconds()),
-            dies_at,
-        ]
-        with log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        with (self.directory / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, *arguments], stdout=log, stderr=log, env=environment)
         self._processes.append(process)
         return process
 

@@ -1,4 +1,4 @@
-"""kill -9 of workers, of proxies and of the Temporal server: one process per Proxy, and no lease lost."""
+"""kill -9 of what runs in peace: one process per Proxy, and no lease lost. ``test_kill_matrix.py`` has the rest."""
 
 import asyncio
 import subprocess
@@ -14,17 +14,6 @@ from tests.e2e.polling import eventually
 from tests.e2e.system import System, condition
 from tests.probing.servers import Origin
 from tests.support.kubectl import Kubectl
-
-STEPS = (
-    "after:read_proxy",
-    "after:add_finalizer",
-    "before:create_instance",
-    "after:create_instance",
-    "after:await_instance",
-    "before:write_status",
-    "after:write_status",
-    "after:tell_broker",
-)
 
 
 async def take_lease(system: System, target: str = "") -> str:
@@ -49,55 +38,6 @@ async def ended(process: "subprocess.Popen[bytes]") -> int:
 
 def managed(check: dict[str, object]) -> dict[str, Any]:
     return {"mode": "Managed", "provider": "box", "healthCheck": check}
-
-
-@pytest.mark.fault
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("step", STEPS)
-async def test_a_worker_killed_on_the_way_to_ready_leaves_one_process_and_the_leases(
-    system: System, check: dict[str, object], step: str
-) -> None:
-    system.start_watcher()
-    system.start_api()
-    first = system.start_worker_process()
-    await system.apply("steady", managed(check))
-    steady = await system.wait_ready("steady")
-    lease = await take_lease(system)
-    first.kill()
-    await ended(first)
-
-    doomed = system.start_worker_process(dies_at=step)
-    await system.apply("second", managed(check))
-    assert await ended(doomed) == -9, "the worker did not reach the step"
-    system.start_worker_process()
-
-    second = await system.wait_ready("second", within=90)
-    for body in (steady, second):
-        assert len(system.processes_of(body["metadata"]["uid"])) == 1
-    steady = await system.wait_ready("steady", within=60)
-    await assert_lease_lives(system, "steady", lease)
-
-
-@pytest.mark.fault
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("step", ["before:remove_instance", "after:remove_instance", "after:release_finalizers"])
-async def test_a_worker_killed_while_deleting_leaves_nothing(
-    system: System, check: dict[str, object], step: str
-) -> None:
-    system.start_watcher()
-    first = system.start_worker_process()
-    await system.apply("px", managed(check))
-    body = await system.wait_ready("px")
-    first.kill()
-    await ended(first)
-
-    doomed = system.start_worker_process(dies_at=step)
-    await system.kubectl.acall("delete", "px", "px", "--wait=false")
-    assert await ended(doomed) == -9, "the worker did not reach the step"
-    system.start_worker_process()
-
-    await system.wait_for("px", lambda seen: seen == {}, within=90)
-    assert system.processes_of(body["metadata"]["uid"]) == []
 
 
 @pytest.mark.fault

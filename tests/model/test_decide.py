@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.decide import PRESENCE_OF_STATE, Action, Desired, Observed, Presence, Recorded, Step, decide
+from model.decide import PRESENCE_OF_STATE, Action, Desired, Observed, Presence, Recorded, decide
 from model.instance import InstanceState
-from model.reasons import Provisioned
+from model.reasons import Cause, Provisioned
 
 UID = "uid-1"
 HASH = "v1-aaaa"
 OTHER = "v1-bbbb"
 NOTHING = Recorded(uid=UID)
 INSTANCE = Recorded(uid=UID, provider_id="box/1")
+ROTATING = Recorded(uid=UID, provider_id="box/1", rotating="i1")
 PROVIDER_ACTIONS = {Action.LOOK, Action.CREATE, Action.AWAIT, Action.REPLACE, Action.DELETE, Action.REMOVE_FORMER}
 
 
@@ -28,12 +29,15 @@ def wants(**changes: Any) -> Desired:
         "provider_known": True,
         "spec_hash": HASH,
         "failure_latched": False,
+        "paused": False,
+        "rotate": False,
+        "too_old": False,
     }
     return Desired(**(values | changes))
 
 
 def sees(presence: Presence, mark: str = "") -> Observed:
-    return Observed(presence=presence, spec_hash=mark)
+    return Observed(presence=presence, spec_hash=mark, incarnation="i1")
 
 
 UNKNOWN, ABSENT = sees(Presence.UNKNOWN), sees(Presence.ABSENT)
@@ -85,6 +89,72 @@ ROWS: dict[str, tuple[Desired | None, Recorded, Observed, Action, Provisioned | 
         Action.WATCH,
         Provisioned.RUNNING,
     ),
+    "rotate": (
+        wants(rotate=True),
+        INSTANCE,
+        sees(Presence.RUNNING, HASH),
+        Action.REPLACE,
+        Provisioned.REPLACING,
+    ),
+    "rotate what is coming": (wants(rotate=True), INSTANCE, COMING, Action.REPLACE, Provisioned.REPLACING),
+    "rotate what stopped": (wants(rotate=True), INSTANCE, STOPPED, Action.REPLACE, Provisioned.REPLACING),
+    "rotate: look first": (wants(rotate=True), INSTANCE, UNKNOWN, Action.LOOK, None),
+    "rotate what is gone": (wants(rotate=True), NOTHING, ABSENT, Action.CREATE, None),
+    "rotate without readable cloud-init": (
+        wants(rotate=True, spec_hash=""),
+        INSTANCE,
+        RUNNING,
+        Action.REPLACE,
+        Provisioned.REPLACING,
+    ),
+    "a rotation that has begun goes on": (wants(), ROTATING, RUNNING, Action.REPLACE, Provisioned.REPLACING),
+    "a rotation that is done": (
+        wants(),
+        Recorded(uid=UID, provider_id="box/1", rotating="i0"),
+        RUNNING,
+        Action.WATCH,
+        Provisioned.RUNNING,
+    ),
+    "a rotation whose instance is gone": (wants(), ROTATING, ABSENT, Action.CREATE, None),
+    "too old": (wants(too_old=True), INSTANCE, RUNNING, Action.REPLACE, Provisioned.REPLACING),
+    "too old before it runs": (wants(too_old=True), INSTANCE, COMING, Action.AWAIT, Provisioned.PROVISIONING),
+    "too old, nobody asked": (wants(too_old=True), INSTANCE, UNKNOWN, Action.LOOK, None),
+    "rotate waits for the provider's config": (
+        wants(rotate=True, provider_known=False),
+        INSTANCE,
+        RUNNING,
+        Action.HOLD,
+        Provisioned.PROVIDER_NOT_CONFIGURED,
+    ),
+    "rotate does not lift a latch": (
+        wants(rotate=True, failure_latched=True),
+        INSTANCE,
+        RUNNING,
+        Action.HOLD,
+        Provisioned.PERMANENT_ERROR,
+    ),
+    # Paused.
+    "paused": (wants(paused=True), INSTANCE, RUNNING, Action.HOLD, Provisioned.PAUSED),
+    "paused, nobody asked": (wants(paused=True), INSTANCE, UNKNOWN, Action.HOLD, Provisioned.PAUSED),
+    "paused, nothing made": (wants(paused=True), NOTHING, ABSENT, Action.HOLD, Provisioned.PAUSED),
+    "paused before it has a finalizer": (
+        wants(paused=True, finalized=False),
+        Recorded(),
+        UNKNOWN,
+        Action.HOLD,
+        Provisioned.PAUSED,
+    ),
+    "paused in a rotation": (wants(paused=True, rotate=True), ROTATING, RUNNING, Action.HOLD, Provisioned.PAUSED),
+    "paused, stopped": (wants(paused=True), INSTANCE, STOPPED, Action.HOLD, Provisioned.PAUSED),
+    "paused and latched": (
+        wants(paused=True, failure_latched=True, provider_known=False),
+        INSTANCE,
+        UNKNOWN,
+        Action.HOLD,
+        Provisioned.PAUSED,
+    ),
+    "paused External": (wants(paused=True, **EXTERNAL), NOTHING, UNKNOWN, Action.HOLD, Provisioned.PAUSED),
+    "recreated and paused": (wants(uid="uid-2", paused=True), INSTANCE, RUNNING, Action.REMOVE_FORMER, None),
     # Marks that prove nothing: adopt.
     "mark of a newer version": (
         wants(),
@@ -189,6 +259,14 @@ ROWS: dict[str, tuple[Desired | None, Recorded, Observed, Action, Provisioned | 
         Action.HOLD,
         Provisioned.PROVIDER_NOT_CONFIGURED,
     ),
+    "deletion makes no rotation": (
+        wants(deleting=True, rotate=True, too_old=True),
+        ROTATING,
+        RUNNING,
+        Action.DELETE,
+        Provisioned.DELETING,
+    ),
+    "nothing of ours carries the name": (wants(deleting=True), NOTHING, ABSENT, Action.RELEASE, None),
     # Objects that are gone or another one.
     "recreated": (wants(uid="uid-2"), INSTANCE, RUNNING, Action.REMOVE_FORMER, None),
     "recreated and deleting": (wants(uid="uid-2", deleting=True), INSTANCE, RUNNING, Action.REMOVE_FORMER, None),
@@ -220,7 +298,27 @@ ROWS: dict[str, tuple[Desired | None, Recorded, Observed, Action, Provisioned | 
 @pytest.mark.parametrize("row", ROWS)
 def test_table(row: str) -> None:
     desired, recorded, observed, action, reason = ROWS[row]
-    assert decide(desired, recorded, observed) == Step(action=action, reason=reason)
+    step = decide(desired, recorded, observed)
+    assert (step.action, step.reason) == (action, reason)
+    assert (step.cause is not None) is (action is Action.REPLACE)
+
+
+@pytest.mark.parametrize(
+    ("desired", "recorded", "observed", "cause"),
+    [
+        (wants(), INSTANCE, sees(Presence.STOPPED, HASH), Cause.STOPPED),
+        (wants(), INSTANCE, sees(Presence.RUNNING, OTHER), Cause.SPEC),
+        (wants(too_old=True), INSTANCE, sees(Presence.RUNNING, HASH), Cause.AGE),
+        (wants(rotate=True), INSTANCE, sees(Presence.RUNNING, HASH), Cause.ROTATION),
+        (wants(too_old=True), INSTANCE, sees(Presence.RUNNING, OTHER), Cause.SPEC),
+        (wants(too_old=True), INSTANCE, sees(Presence.STOPPED, OTHER), Cause.STOPPED),
+        # No edit takes a rotation back, so it must not hide behind what an edit does.
+        (wants(rotate=True, too_old=True), INSTANCE, sees(Presence.STOPPED, OTHER), Cause.ROTATION),
+        (wants(too_old=True), ROTATING, sees(Presence.RUNNING, OTHER), Cause.ROTATION),
+    ],
+)
+def test_the_cause_of_a_replacement(desired: Desired, recorded: Recorded, observed: Observed, cause: Cause) -> None:
+    assert decide(desired, recorded, observed).cause is cause
 
 
 def test_the_table_has_every_action_and_every_presence() -> None:
@@ -241,11 +339,20 @@ DESIRED = st.builds(
     provider_known=st.booleans(),
     spec_hash=st.sampled_from(["", HASH]),
     failure_latched=st.booleans(),
+    paused=st.booleans(),
+    rotate=st.booleans(),
+    too_old=st.booleans(),
 )
 RECORDED = st.builds(
-    Recorded, uid=st.sampled_from(["", UID, "uid-2"]), provider_id=st.sampled_from(["", "box/1"]), spec_hash=HASHES
+    Recorded,
+    uid=st.sampled_from(["", UID, "uid-2"]),
+    provider_id=st.sampled_from(["", "box/1"]),
+    spec_hash=HASHES,
+    rotating=st.sampled_from(["", "i1", "i2"]),
 )
-OBSERVED = st.builds(Observed, presence=st.sampled_from(list(Presence)), spec_hash=HASHES)
+OBSERVED = st.builds(
+    Observed, presence=st.sampled_from(list(Presence)), spec_hash=HASHES, incarnation=st.sampled_from(["", "i1"])
+)
 
 
 @given(st.one_of(st.none(), DESIRED), RECORDED, OBSERVED)
@@ -285,7 +392,11 @@ def test_whatever_the_combination(desired: Desired | None, recorded: Recorded, o
         assert action in (Action.END, Action.RELEASE, Action.HOLD, Action.LOOK, Action.DELETE)
     else:
         assert action not in (Action.END, Action.RELEASE, Action.DELETE)
-    if step.action is Action.REPLACE and step.reason is Provisioned.REPLACING:
+    if action is Action.REPLACE:
+        assert observed.presence not in (Presence.UNKNOWN, Presence.ABSENT)
+    if desired.paused and not desired.deleting:
+        assert (action, step.reason) == (Action.HOLD, Provisioned.PAUSED)
+    if step.cause is Cause.SPEC:
         mark = observed.spec_hash or recorded.spec_hash
         assert mark.startswith("v1-")
         assert mark != desired.spec_hash
@@ -297,4 +408,6 @@ def test_whatever_the_combination(desired: Desired | None, recorded: Recorded, o
 def test_an_external_proxy_meets_no_provider(desired: Desired, recorded: Recorded, observed: Observed) -> None:
     if desired.managed or recorded.provider_id:
         return
-    assert decide(desired, recorded, observed).action in (Action.WATCH, Action.END, Action.RELEASE)
+    step = decide(desired, recorded, observed)
+    paused = (step.action, step.reason) == (Action.HOLD, Provisioned.PAUSED)
+    assert paused or step.action in (Action.WATCH, Action.END, Action.RELEASE)

@@ -10,6 +10,7 @@ from model.lease_answers import Granted, Word
 from model.lease_batch import apply_batch
 from model.lease_operations import Acquire, GiveBack, Operation, Primed, Report, Transition
 from model.leases import LeaseTable
+from tests.model import lease_snapshot_v1_writer
 from tests.model.lease_fixtures import COOLDOWN, MINUTE, START, Leasing, view
 
 PROXIES = 5000
@@ -60,10 +61,14 @@ def test_a_snapshot_is_smaller_than_what_is_counted(full_table: LeaseTable) -> N
     assert len(lease_snapshot.dump(full_table)) <= full_table.budget.used
 
 
-def test_dump_and_load_are_quick_enough_for_one_workflow_task(full_table: LeaseTable) -> None:
-    start = time.process_time()
-    lease_snapshot.load(lease_snapshot.dump(full_table))
-    assert time.process_time() - start < 1.5
+def test_dump_and_load_leave_the_pause_of_a_change_of_runs_short(full_table: LeaseTable) -> None:
+    """About 0.25 s on a quiet machine. Processor time and the best of some, and yet it doubles on a busy one."""
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        lease_snapshot.load(lease_snapshot.dump(full_table))
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.9
 
 
 @pytest.mark.parametrize(
@@ -79,13 +84,15 @@ def test_dump_and_load_are_quick_enough_for_one_workflow_task(full_table: LeaseT
         "shared sessions",
         "idle sessions",
         "doubts",
+        "drains",
         "renewed",
     ],
 )
 def test_no_kind_of_entry_takes_more_than_is_counted(kind: str) -> None:
     source = random.Random(3)
     leasing = Leasing()
-    for place in range(3000 if kind in ("doubts", "idle sessions", "shared sessions") else 1):
+    many = kind in ("doubts", "drains", "idle sessions", "shared sessions")
+    for place in range(3000 if many else 1):
         leasing.tell(f"ns/{place:04}", max_leases=10_000)
     empty = len(lease_snapshot.dump(leasing.table)) - leasing.table.budget.used
     for place in range(3000):
@@ -105,6 +112,8 @@ def add_one(leasing: Leasing, source: random.Random, kind: str, place: int) -> N
     ttl = source.randrange(1, MINUTE)
     if kind == "released":
         leasing.table.apply(GiveBack(lease_id))
+    elif kind == "drains":
+        leasing.tell(f"ns/{place:04}", max_leases=10_000, drain_ends_at=START + source.randrange(3_600_000))
     elif kind == "gone":
         leasing.gone("ns/b", uid=str(uuid.UUID(bytes=source.randbytes(16))))
     elif kind == "targets":
@@ -137,14 +146,75 @@ def test_the_budget_filled_to_the_brim_stays_below_the_limit() -> None:
     assert len(lease_snapshot.dump(leasing.table)) < 200_000
 
 
+def test_a_drain_survives_and_a_snapshot_that_knows_none_still_loads() -> None:
+    leasing = Leasing()
+    leasing.tell("ns/a", leasable=False, drain_ends_at=START + MINUTE)
+    leasing.tell("ns/b", leasable=False, drain_ends_at=START - 7)
+    leasing.tell("ns/c")
+    for proxies in (restored(leasing).proxies.by_id, former_format(leasing, drains=True).proxies.by_id):
+        assert [proxies[one].view.drain_ends_at for one in ("ns/a", "ns/b", "ns/c")] == [START + MINUTE, START - 7, 0]
+    older = former_format(leasing).proxies.by_id.values()
+    assert [proxy.view.drain_ends_at for proxy in older] == [0, 0, 0]
+
+
+def restored(leasing: Leasing) -> LeaseTable:
+    return lease_snapshot.load(lease_snapshot.dump(leasing.table))
+
+
+def former_format(leasing: Leasing, *, drains: bool = False) -> LeaseTable:
+    return lease_snapshot.load(lease_snapshot_v1_writer.dump(leasing.table, drains=drains))
+
+
+def test_a_snapshot_of_the_first_format_gives_the_same_table() -> None:
+    source = random.Random(9)
+    leasing = Leasing()
+    for place in range(60):
+        uid = str(uuid.UUID(bytes=source.randbytes(16))) if place % 3 else ""
+        leasing.tell(f"ns/{place:04}", uid=uid, max_leases=100, attributes={"place": f"ü\ud800{place % 7}"})
+    kinds = (
+        "cooldowns",
+        "released",
+        "gone",
+        "targets",
+        "keys",
+        "shared sessions",
+        "idle sessions",
+        "renewed",
+    )
+    for place in range(1500):
+        add_one(leasing, source, kinds[place % len(kinds)], place)
+    for place in range(20):
+        add_one(leasing, source, "doubts", place)
+    for lease_id in ("short", "A" * 26, "☃" * 26):
+        leasing.grant(lease_id)
+    leasing.pass_time(MINUTE // 2)
+    leasing.keyed("key")
+    leasing.release("key")
+    leasing.tell("ns/0001", instance="another")
+    former = former_format(leasing)
+    assert lease_snapshot.dump(former) == lease_snapshot.dump(leasing.table)
+    assert former.budget.used == leasing.table.budget.used == restored(leasing).budget.used
+    counts = {
+        "running": len(former.leases.running),
+        "ended": len(former.leases.ended),
+        "sessions": len(former.sessions),
+        "idle": len(former.sessions.idle),
+        "released": len(former.leases.released),
+        "gone": len(former.proxies.gone),
+        "doubts": len(former.doubts.proxy_ids()),
+        "cooldowns": len(former.cooldowns),
+    }
+    assert all(counts.values()), counts
+
+
 def test_ids_of_any_shape_survive() -> None:
     leasing = Leasing()
     leasing.tell("ns/a", attributes={"name": "Zürich \ud800"})
     for lease_id in ("short", "P3X6HHQTPCM5UTGVGE3B5UPS3A", "P3X6HHQTPCM5UTGVGE3B5UPS3B", "☃"):
         leasing.grant(lease_id, "tärget")
-    restored = lease_snapshot.load(lease_snapshot.dump(leasing.table))
-    assert restored.leases.by_id == leasing.table.leases.by_id
-    assert restored.proxies.by_id["ns/a"].view == leasing.table.proxies.by_id["ns/a"].view
+    table = restored(leasing)
+    assert table.leases.by_id == leasing.table.leases.by_id
+    assert table.proxies.by_id["ns/a"].view == leasing.table.proxies.by_id["ns/a"].view
 
 
 def test_a_batch_of_a_thousand_on_the_full_fleet_takes_a_fraction_of_a_task(full_table: LeaseTable) -> None:

@@ -108,7 +108,14 @@ class NaiveTable:
 
     def usable(self, proxy: NaiveProxy) -> bool:
         seen = proxy.view
-        return seen.healthy and seen.leasable and seen.phase != "Deleting" and proxy.suspended_until <= self.now
+        drains = seen.drain_ends_at > 0
+        return (
+            seen.healthy
+            and seen.leasable
+            and not drains
+            and seen.phase != "Deleting"
+            and proxy.suspended_until <= self.now
+        )
 
     def session_proxy(self, session: str) -> str | None:
         """The proxy of a session that is still remembered."""
@@ -252,7 +259,12 @@ class NaiveTable:
             return Word.REVOKED
         if lease.expires <= self.now:
             return Word.LEASE_ENDED
-        lease.expires, lease.ttl = self.now + request.ttl_millis, request.ttl_millis
+        ends = self.now + request.ttl_millis
+        if proxy.view.drain_ends_at:
+            if proxy.view.drain_ends_at <= self.now:
+                return Word.REVOKED
+            ends = min(ends, max(lease.expires, proxy.view.drain_ends_at))
+        lease.expires, lease.ttl = ends, ends - self.now
         return self.granted(lease)
 
     def report(self, report: Report) -> Answer:
@@ -404,6 +416,17 @@ class LeasesMachine(RuleBasedStateMachine):
         order = (START, self.counter - (3 if late == 4 else 0))
         self.both(Transition(proxy_id, f"{proxy_id}-{uid}", order, seen))
 
+    @rule(proxy_id=PROXY_IDS, millis=st.integers(1, 60), leasable=st.booleans(), ttl=st.integers(1, 80))
+    def drain(self, proxy_id: str, millis: int, leasable: bool, ttl: int) -> None:
+        proxy = self.naive.proxies.get(proxy_id)
+        if proxy is None:
+            return
+        self.counter += 1
+        seen = proxy.view._replace(leasable=leasable, drain_ends_at=self.naive.now + millis)
+        self.both(Transition(proxy_id, proxy.uid, (START, self.counter), seen))
+        for place in range(4):
+            self.both(Renew(self.some_lease(place), ttl))
+
     @rule(proxy_id=PROXY_IDS, late=st.integers(0, 4))
     def remove(self, proxy_id: str, late: int) -> None:
         self.counter += 1
@@ -436,6 +459,7 @@ class LeasesMachine(RuleBasedStateMachine):
     def the_tables_agree(self) -> None:
         for proxy, active in self.table.views(self.naive.now):
             assert active == self.naive.active(proxy.id)
+            assert self.table.active_on(proxy.id, self.naive.now) == active
         assert self.table.active_leases(self.naive.now) == sum(
             self.naive.running(lease) for lease in self.naive.leases.values()
         )

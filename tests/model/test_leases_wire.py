@@ -32,6 +32,7 @@ OPERATIONS: list[Operation] = [
     GiveBack("id"),
     Report("id", "banned", "", 5),
     Transition("ns/a", "uid", (START, 3), view(attributes={"geo": "eu"})),
+    Transition("ns/a", "uid", (START, 4), view(leasable=False, drain_ends_at=START + MINUTE)),
     Gone("ns/a", "uid", (START, 4)),
     Latencies([Latency("ns/a", "uid", 7)]),
     Probes([Probe("ns/a", "uid", 0), Probe("ns/b", "uid", 40_000)]),
@@ -63,6 +64,18 @@ def test_every_answer_comes_back_and_a_view_travels_once() -> None:
     assert len(json.loads(writer.text())["views"]) == 2
 
 
+def test_only_a_drain_travels_in_ways_that_older_readers_do_not_know() -> None:
+    """Clients and brokers of the release before go on as long as nothing drains; answers never say that it does."""
+    draining = view(leasable=False, drain_ends_at=START)
+    ((*_, told),) = json.loads(join_operations([encode_operation(Transition("ns/a", "uid", (START, 3), view()))]))
+    assert told == list(view())[:9]
+    ((*_, told),) = json.loads(join_operations([encode_operation(Transition("ns/a", "uid", (START, 3), draining))]))
+    assert told == list(draining)
+    writer = AnswerWriter()
+    writer.add(Granted("ns/a", draining, 1, START, 5))
+    assert json.loads(writer.text())["views"] == [["ns/a", *draining[:9]]]
+
+
 @pytest.mark.parametrize(
     "batch",
     [
@@ -85,6 +98,8 @@ def test_every_answer_comes_back_and_a_view_travels_once() -> None:
         '[["p","id","banned","",-1]]',
         '[["t","ns/a","uid",[1],[]]]',
         '[["t","ns/a","uid",[1,2],["ip"]]]',
+        '[["t","ns/a","uid",[1,2],["ip",1,{},"Ready",true,1,1,true,"one",-1]]]',
+        '[["t","ns/a","uid",[1,2],["ip",1,{},"Ready",true,1,1,true,"one","1"]]]',
         '[["g","ns/a","uid",[1,2.5]]]',
         '[["l",[["ns/a","uid"]]]]',
         '[["d",1]]',

@@ -13,8 +13,8 @@ from model.failures import Failure
 from model.health import HealthChange, HealthState
 from model.instance import Instance, InstanceState
 from model.proxy import Condition, HealthCheck, Placement, Proxy, ProxySpec, ProxyStatus
-from model.proxy_state import InstanceRecord, ProxyState
-from model.reasons import Provisioned
+from model.proxy_state import InstanceRecord, ProxyState, Replacement
+from model.reasons import Cause, Provisioned
 from model.status import Health
 
 REFERENCE = messages.ProxyReference(namespace="ns", name="n", uid="u")
@@ -79,6 +79,7 @@ VIEW = messages.LeasingView(
     instance="i",
     leasable=True,
     deleting=True,
+    drain_ends_at=1_700_000_000_000,
 )
 WATCH = messages.WatchHealth(
     reference=REFERENCE,
@@ -89,6 +90,7 @@ WATCH = messages.WatchHealth(
     check=CHECK,
     state=HEALTH_STATE,
 )
+EVENT = messages.ObjectEvent(warning=True, reason="Replacing", message="m")
 POKE = messages.Poke(namespace="ns", name="n", uid="u", fingerprint="f", look=True, entry_hash="e")
 
 SAMPLES: list[Any] = [
@@ -97,7 +99,10 @@ SAMPLES: list[Any] = [
     ROUTE,
     messages.ProxyReading(proxy=PROXY, spec_hash="h", cloud_init_error="e", route=ROUTE, fingerprint="f"),
     messages.ProxyReading(),
-    messages.StatusWrite(reference=REFERENCE, status=STATUS),
+    messages.StatusWrite(reference=REFERENCE, status=STATUS, events=[EVENT]),
+    EVENT,
+    messages.UnmarkInstance(reference=REFERENCE, provider="box", provider_id="x", incarnation="i"),
+    messages.DrainProxy(reference=REFERENCE, instance="i", ends_at=1_700_000_000_000),
     messages.SpecHashWrite(reference=REFERENCE, spec_hash="v1-a"),
     messages.InstanceQuery(provider="box", uid="u", provider_id="box/1"),
     messages.InstanceAnswer(instance=INSTANCE, entry_hash="e"),
@@ -129,7 +134,7 @@ SAMPLES: list[Any] = [
         provider="box",
         route=ROUTE,
         entry_hash="e",
-        instance=InstanceRecord(provider_id="box/1", incarnation="i", spec_hash="h", ip="10.0.0.1"),
+        instance=InstanceRecord(provider_id="box/1", incarnation="i", spec_hash="h", ip="10.0.0.1", created_at=1.25),
         failure=Failure(reason=Provisioned.NAME_TAKEN, message="m", latched=True, wait_seconds=300.0),
         failures_in_a_row=4,
         failed_cause="c",
@@ -138,6 +143,9 @@ SAMPLES: list[Any] = [
         evaluated_generation=5,
         health=Health(status="True", reason="R", message="m", latency_millis=1, exit_ip="i", checked_at="t"),
         health_state=HEALTH_STATE,
+        seen_rotate="o2",
+        rotation_asked=True,
+        replacing=Replacement(incarnation="i", cause=Cause.AGE, drain_ends_at=1.5),
         told=VIEW,
         status=STATUS,
     ),

@@ -10,8 +10,8 @@ from model import messages, names, proxy_facts
 from model.failures import Failure, failed_cause
 from model.health import HealthChange, HealthState
 from model.proxy import Condition, HealthCheck, Proxy, ProxySpec, ProxyStatus
-from model.proxy_state import InstanceRecord, ProxyState
-from model.reasons import Provisioned
+from model.proxy_state import InstanceRecord, ProxyState, Replacement
+from model.reasons import Cause, Provisioned
 from model.status import Health, build_status
 
 NOW = "2026-01-01T00:00:00Z"
@@ -51,7 +51,7 @@ def test_a_time_is_written_in_utc_whatever_its_zone() -> None:
 
 class TestDesired:
     def test_of_an_object_that_is_gone(self) -> None:
-        assert proxy_facts.desired(reading(None), state()) is None
+        assert proxy_facts.desired(reading(None), state(), 0.0) is None
 
     @pytest.mark.parametrize(
         ("finalizers", "deleting", "finalized"),
@@ -66,7 +66,7 @@ class TestDesired:
         ],
     )
     def test_finalized(self, finalizers: tuple[str, ...], deleting: bool, finalized: bool) -> None:
-        desired = proxy_facts.desired(reading(proxy(finalizers=finalizers, deleting=deleting)), state())
+        desired = proxy_facts.desired(reading(proxy(finalizers=finalizers, deleting=deleting)), state(), 0.0)
         assert desired is not None
         assert desired.finalized is finalized
 
@@ -75,7 +75,7 @@ class TestDesired:
     )
     def test_skip_cleanup_is_true_or_nothing(self, value: str | None, skips: bool) -> None:
         annotations = {} if value is None else {names.ANNOTATION_SKIP_CLEANUP: value}
-        desired = proxy_facts.desired(reading(proxy(annotations=annotations)), state())
+        desired = proxy_facts.desired(reading(proxy(annotations=annotations)), state(), 0.0)
         assert desired is not None
         assert desired.skip_cleanup is skips
 
@@ -93,7 +93,7 @@ class TestDesired:
         self, route: Any, remembered: Any, deleting: bool, uid: str, known: bool
     ) -> None:
         known_state = state(route=remembered, uid=uid, instance=INSTANCE)
-        desired = proxy_facts.desired(reading(proxy(deleting=deleting), route=route), known_state)
+        desired = proxy_facts.desired(reading(proxy(deleting=deleting), route=route), known_state, 0.0)
         assert desired is not None
         assert desired.provider_known is known
 
@@ -102,7 +102,7 @@ class TestDesired:
         self, until: float, known: bool
     ) -> None:
         without = state(route=ROUTE, instance=None, create_may_land_until=until)
-        desired = proxy_facts.desired(reading(proxy(deleting=True), route=None), without)
+        desired = proxy_facts.desired(reading(proxy(deleting=True), route=None), without, 0.0)
         assert desired is not None
         assert desired.provider_known is known
 
@@ -120,7 +120,7 @@ class TestDesired:
         self, generation: int, spec_hash: str, entry_hash: str, retry: str, latched: bool
     ) -> None:
         held = state(failed_cause=failed_cause(3, "v1-a", "e1", "r1"), entry_hash=entry_hash, handled_retry=retry)
-        desired = proxy_facts.desired(reading(proxy(generation=generation), spec_hash=spec_hash), held)
+        desired = proxy_facts.desired(reading(proxy(generation=generation), spec_hash=spec_hash), held, 0.0)
         assert desired is not None
         assert desired.failure_latched is latched
 
@@ -130,6 +130,10 @@ def test_recorded_is_the_instance_of_the_state() -> None:
     assert proxy_facts.recorded(state(), reading(annotated)).provider_id == ""
     recorded = proxy_facts.recorded(state(instance=INSTANCE), reading(annotated))
     assert (recorded.uid, recorded.provider_id, recorded.spec_hash) == ("u", "box/1", "v1-z")
+    for cause in Cause:
+        replaced = state(instance=INSTANCE, replacing=Replacement(incarnation="i1", cause=cause))
+        rotating = proxy_facts.recorded(replaced, reading(annotated)).rotating
+        assert rotating == ("i1" if cause is Cause.ROTATION else ""), "only what cannot be seen again is on record"
     assert proxy_facts.recorded(state(instance=INSTANCE), reading(None)).provider_id == "box/1"
 
 
@@ -161,12 +165,42 @@ class TestAdoption:
         proxy_facts.adopt_object(adopted, proxy(status=ProxyStatus(phase="Failed", failed_cause="cause")))
         assert adopted.failed_cause == "cause"
 
+    def test_a_rotation_asked_for_by_hand_before_anything_was_read_is_kept(self) -> None:
+        known = ProxyStatus(phase="Ready", provider_id="box/1", incarnation="i1", ip="10.0.0.1")
+        for status, kept in ((known, True), (ProxyStatus(), False)):
+            asked = ProxyState(namespace="ns", name="n", rotation_asked=True)
+            proxy_facts.adopt_object(asked, proxy(status=status))
+            assert asked.rotation_asked is kept
+        recreated = state(rotation_asked=True, uid="former")
+        proxy_facts.adopt_object(recreated, proxy(status=known))
+        assert not recreated.rotation_asked
+
     def test_takes_no_verdict_that_is_none(self) -> None:
         unknown = Condition(type="Healthy", status="Unknown", reason="NoVerdict")
         adopted = state()
         proxy_facts.adopt_object(adopted, proxy(status=ProxyStatus(phase="Ready", conditions=(unknown,))))
         assert adopted.health == Health()
         assert adopted.health_state == HealthState()
+
+
+@pytest.mark.parametrize(
+    ("reason", "provider_id", "may"),
+    [
+        (Provisioned.CREATING, "", True),
+        (Provisioned.TRANSIENT_ERROR, "", True),
+        (Provisioned.QUOTA_EXCEEDED, "", False),
+        (Provisioned.INSTANCE_MISSING, "", False),
+        (Provisioned.CREATING, "box/1", False),
+    ],
+)
+def test_what_another_workflow_may_have_created_is_reckoned_with(
+    reason: Provisioned, provider_id: str, may: bool
+) -> None:
+    conditions = (Condition(type="Provisioned", status="False", reason=reason),)
+    status = ProxyStatus(phase="Provisioning", provider_id=provider_id, conditions=conditions)
+    assert proxy_facts.may_have_been_created(proxy(status=status)) is may
+    assert not proxy_facts.may_have_been_created(proxy(spec=EXTERNAL, status=status))
+    assert not proxy_facts.may_have_been_created(proxy())
 
 
 def test_forgetting_leaves_only_the_order_of_things() -> None:
@@ -202,6 +236,9 @@ def test_forgetting_leaves_only_the_order_of_things() -> None:
         health=GOOD,
         health_state=HealthState(verdict="Healthy"),
         health_subject="10.0.0.1:3128#i1",
+        seen_rotate="b",
+        rotation_asked=True,
+        replacing=Replacement(incarnation="i1", cause=Cause.AGE),
         told=proxy_facts.view_of(proxy(), ProxyStatus(), ""),
         status=ProxyStatus(phase="Ready"),
     )
@@ -257,6 +294,32 @@ class TestFacts:
         facts = proxy_facts.facts(state(instance=INSTANCE), proxy(deleting=True), Provisioned.DELETING, "m")
         assert (facts.deleting, facts.reason, facts.message) == (True, Provisioned.DELETING, "m")
 
+    def test_one_that_is_being_replaced_says_why_whatever_else_there_is_to_say(self) -> None:
+        replaced = state(instance=INSTANCE, replacing=Replacement(incarnation="i1", cause=Cause.ROTATION))
+        for said, shown in (
+            ("", "a rotation was asked for"),
+            ("busy", "a rotation was asked for; busy"),
+            ("a rotation was asked for; busy", "a rotation was asked for; busy"),
+        ):
+            facts = proxy_facts.facts(replaced, proxy(), Provisioned.TRANSIENT_ERROR, said)
+            assert (facts.provisioned, facts.reason, facts.message) == (False, Provisioned.TRANSIENT_ERROR, shown)
+        facts = proxy_facts.facts(replaced, proxy(deleting=True), Provisioned.DELETING, "bye")
+        assert facts.message == "bye"
+        another = state(instance=INSTANCE, replacing=Replacement(incarnation="i0", cause=Cause.ROTATION))
+        assert proxy_facts.facts(another, proxy(), Provisioned.RUNNING, "").provisioned
+
+    @pytest.mark.parametrize(("instance", "provisioned"), [(None, False), (INSTANCE, True)])
+    @pytest.mark.parametrize("reason", [Provisioned.RUNNING, Provisioned.TRANSIENT_ERROR, Provisioned.CREATING])
+    def test_a_paused_proxy_says_so_whatever_step_it_was_in(
+        self, reason: Provisioned, instance: InstanceRecord | None, provisioned: bool
+    ) -> None:
+        paused = proxy(spec=dataclasses.replace(SPEC, paused=True))
+        facts = proxy_facts.facts(state(instance=instance, failed_cause="cause"), paused, reason, "m")
+        assert (facts.provisioned, facts.reason, facts.message) == (provisioned, Provisioned.PAUSED, "paused")
+        assert facts.paused
+        deleted = dataclasses.replace(paused, deleting=True)
+        assert proxy_facts.facts(state(), deleted, Provisioned.DELETING, "m").reason is Provisioned.DELETING
+
     def test_external_is_always_provisioned(self) -> None:
         facts = proxy_facts.facts(state(managed=False), proxy(spec=EXTERNAL), Provisioned.EXTERNAL, "")
         assert (facts.provisioned, facts.reason) == (True, Provisioned.EXTERNAL)
@@ -305,6 +368,18 @@ class TestLeasingView:
     def test_a_proxy_being_deleted_is_never_leasable(self) -> None:
         view = self.ready(proxy(deleting=True))
         assert (view.leasable, view.deleting, view.healthy) == (False, True, False)
+
+    def test_a_paused_proxy_is_not_leasable_and_keeps_its_instance(self) -> None:
+        view = self.ready(proxy(spec=dataclasses.replace(SPEC, paused=True)))
+        assert (view.leasable, view.healthy, view.instance, view.ip) == (False, False, "i1", "10.0.0.1")
+
+    @pytest.mark.parametrize(("ends_at", "ip", "shown"), [(0.0, "", 0), (1234.5, "10.0.0.1", 1_234_500)])
+    def test_holders_go_on_seeing_the_address_of_one_that_drains(self, ends_at: float, ip: str, shown: int) -> None:
+        replacing = Replacement(incarnation="i1", cause=Cause.SPEC, drain_ends_at=ends_at)
+        view = self.ready(proxy(), replacing=replacing)
+        assert (view.leasable, view.ip, view.instance, view.drain_ends_at) == (False, ip, "i1", shown)
+        gone = self.ready(proxy(deleting=True), replacing=replacing)
+        assert (gone.ip, gone.drain_ends_at) == ("", 0)
 
     def test_a_proxy_without_an_address_is_never_leasable(self) -> None:
         odd = ProxyStatus(phase="Ready", ip="")

@@ -56,6 +56,9 @@ def waiting(reason: Provisioned, **changes: Any) -> Facts:
         (running(health=Health()), "Provisioning", "True", "Unknown", "False"),
         (running(), "Ready", "True", "True", "True"),
         (running(health=BAD), "Unhealthy", "True", "False", "False"),
+        (running(paused=True, reason=Provisioned.PAUSED), "Pending", "True", "Unknown", "False"),
+        (waiting(Provisioned.PAUSED, paused=True, provider_id="box/1"), "Pending", "False", "Unknown", "False"),
+        (waiting(Provisioned.PAUSED, paused=True, latched=True), "Pending", "False", "Unknown", "False"),
         (running(deleting=True, reason=Provisioned.DELETING), "Deleting", "False", "Unknown", "False"),
         (waiting(Provisioned.DELETING, deleting=True, latched=True), "Deleting", "False", "Unknown", "False"),
         (Facts(managed=False, provisioned=True, reason=Provisioned.EXTERNAL), "Pending", "True", "Unknown", "False"),
@@ -97,6 +100,19 @@ def test_ready_says_why_not() -> None:
     assert ready(running(health=Health())) == ("NoVerdict", "")
     assert ready(waiting(Provisioned.QUOTA_EXCEEDED, message="4 of 4")) == ("QuotaExceeded", "4 of 4")
     assert ready(running(deleting=True, reason=Provisioned.DELETING, message="bye")) == ("Deleting", "bye")
+
+
+def test_a_paused_proxy_keeps_its_instance_on_record_and_no_verdict() -> None:
+    before = build_status(ProxyStatus(), running(), BEFORE)
+    status = build_status(before, running(paused=True, reason=Provisioned.PAUSED, message="paused"), NOW)
+    assert (status.ip, status.provider_id, status.incarnation) == ("10.0.0.1", "box/1", "i1")
+    said = {condition.type: (condition.status, condition.reason, condition.message) for condition in status.conditions}
+    assert said == {
+        "Provisioned": ("True", "Paused", "paused"),
+        "Healthy": ("Unknown", "NoVerdict", "paused"),
+        "Ready": ("False", "Paused", "paused"),
+    }
+    assert (status.exit_ip, status.latency_millis) == ("", None)
 
 
 def test_a_transition_time_moves_only_with_the_status() -> None:
@@ -200,6 +216,7 @@ FACTS = st.builds(
     reason=st.sampled_from(list(Provisioned)),
     message=WORDS,
     latched=st.booleans(),
+    paused=st.booleans(),
     failed_cause=WORDS,
     ip=st.sampled_from(["", "10.0.0.1"]),
     provider_id=st.sampled_from(["", "box/1"]),

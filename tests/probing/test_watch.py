@@ -62,6 +62,18 @@ def ignore(_: HealthState) -> None:
     """A heartbeat that nobody needs."""
 
 
+async def test_a_verdict_whose_telling_was_lost_is_told_by_the_next_watch() -> None:
+    beats: list[HealthState] = []
+    check = HealthCheck(interval_seconds=1, failure_threshold=2)
+    first = make(Scripted(BROKEN), state=HEALTHY_STATE, check=check)
+    _, lost = await first.run(beats.append)
+    assert lost.verdict == UNHEALTHY
+
+    _, told = await make(Scripted(BROKEN), state=beats[-1], check=check).run(ignore)
+
+    assert told.verdict == UNHEALTHY
+
+
 async def test_a_fresh_proxy_is_probed_at_once_and_the_first_verdict_is_told() -> None:
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -73,7 +85,8 @@ async def test_a_fresh_proxy_is_probed_at_once_and_the_first_verdict_is_told() -
     assert (change.verdict, change.reason, change.latency_millis) == (HEALTHY, "ProbeSucceeded", 7)
     assert change.checked_at == "2001-09-09T01:46:40Z"
     assert seen == [WORKS]
-    assert beats == [state]
+    assert state.verdict == HEALTHY
+    assert beats == []
     request = prober.requests[0]
     assert (request.proxy_host, request.proxy_port, request.timeout_seconds) == ("127.0.0.1", 3128, 5)
     assert request.url == "https://www.gstatic.com/generate_204"

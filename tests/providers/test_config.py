@@ -80,10 +80,13 @@ def test_anchors_and_a_byte_order_mark_are_legal() -> None:
             "providers[0].name: must be a DNS label (a-z, 0-9 and -, at most 63 characters), not '" + "a" * 64 + "'",
         ),
         ("providers: [{name: a}]", "providers[0].type: required"),
-        ("providers: [{name: a, type: lokal}]", 'providers[0].type: unknown provider type "lokal"; known: local'),
+        (
+            "providers: [{name: a, type: lokal}]",
+            'providers[0].type: unknown provider type "lokal"; known: kubernetes, local',
+        ),
         (
             "providers: [{name: a, type: gcp, gcp: {project: x}}]",
-            "providers[0].type: this version has no provider of type gcp; it has: local",
+            "providers[0].type: this version has no provider of type gcp; it has: kubernetes, local",
         ),
         (
             "providers: [{name: a, type: local, gcp: {}}]",

@@ -1,14 +1,16 @@
 """What holds around every provider: limits, deadlines, errors, metrics."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from model import errors
-from model.errors import PermanentError, QuotaExceededError, TransientError
-from providers.contract import Provider
+from model.errors import NotFoundError, NoTurnError, PermanentError, QuotaExceededError, TransientError
+from model.provider_health import REACHABLE, TargetHealth
+from providers.contract import Checker, MarkEditor, Provider
 from providers.limits import Deadlines, LimitedProvider
 from providers.metrics import MeteredProvider, ProviderMetrics
 from tests.providers.polling import until
@@ -76,18 +78,37 @@ async def test_max_instances_creates_nothing_when_the_list_fails() -> None:
     assert backend.instances == {}
 
 
-async def test_max_concurrent_creates_bounds_creates_and_nothing_else() -> None:
+async def test_a_create_beyond_max_concurrent_creates_is_refused_at_once_and_nothing_else_is() -> None:
     backend = ScriptedProvider()
     provider = limited(backend, "maxConcurrentCreates: 2")
     backend.gate.clear()
-    creates = [asyncio.create_task(provider.create(request(f"a{n}"))) for n in range(6)]
+    creates = [asyncio.create_task(provider.create(request(f"a{n}"))) for n in range(2)]
     await until_running(backend, 2)
+    with pytest.raises(NoTurnError, match="2 creates at a time") as refused:
+        await provider.create(request("a2"))
+    assert refused.value.wait_seconds == 1.0
     find = asyncio.create_task(provider.find("a0"))
     await until_running(backend, 3)
     backend.gate.set()
     await asyncio.gather(find, *creates)
-    assert backend.most_running == 3
-    assert len(backend.instances) == 6
+    await provider.create(request("a2"))
+    assert len(backend.instances) == 3
+
+
+async def test_a_create_that_failed_or_was_cancelled_gives_its_turn_back() -> None:
+    backend = ScriptedProvider()
+    provider = limited(backend, "maxConcurrentCreates: 1")
+    backend.failure = PermanentError("no")
+    with pytest.raises(PermanentError):
+        await provider.create(request("a"))
+    backend.failure = None
+    backend.gate.clear()
+    call = asyncio.create_task(provider.create(request("b")))
+    await until_running(backend, 1)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    backend.gate.set()
+    assert (await provider.create(request("c"))).name == "c"
 
 
 @pytest.mark.parametrize(
@@ -199,6 +220,69 @@ async def test_every_call_is_counted_by_its_result(failure: Exception | None, re
             with pytest.raises(errors.ProviderError):
                 await call
         assert count(registry, name, operation, result) == 1
+
+
+class Extended(ScriptedProvider, Checker, MarkEditor):
+    """Can do everything; answers when the gate is open."""
+
+    async def check(self) -> list[TargetHealth]:
+        await self._answer()
+        return [TargetHealth(name="backend", ready=True, reason=REACHABLE)]
+
+    async def write_marks(self, provider_id: str, incarnation: str, installation: str, spec_hash: str) -> None:
+        await self._answer()
+
+    async def remove_marks(self, provider_id: str, incarnation: str) -> None:
+        await self._answer()
+
+
+async def extras(provider: Provider) -> dict[str, Callable[[], Awaitable[object]]]:
+    checker, editor = provider.checker, provider.mark_editor
+    assert checker is not None
+    assert editor is not None
+    return {
+        "check": checker.check,
+        "write_marks": lambda: editor.write_marks("a", "1", "ours", "v1-a"),
+        "remove_marks": lambda: editor.remove_marks("a", "1"),
+    }
+
+
+async def test_what_a_provider_cannot_do_its_wrappers_cannot_do_either() -> None:
+    metrics = ProviderMetrics(CollectorRegistry())
+    provider = MeteredProvider("box1", limited(ScriptedProvider()), metrics)
+    assert provider.checker is None
+    assert provider.mark_editor is None
+
+
+async def test_checks_and_marks_have_deadlines_and_are_counted() -> None:
+    backend, registry = Extended(), CollectorRegistry()
+    provider = MeteredProvider("box1", limited(backend, deadlines=SHORT), ProviderMetrics(registry))
+    for operation, call in (await extras(provider)).items():
+        await call()
+        backend.gate.clear()
+        with pytest.raises(TransientError, match=f"{operation} at provider box1 did not end within"):
+            await call()
+        backend.gate.set()
+        backend.failure = NotFoundError("x")
+        with pytest.raises(NotFoundError):
+            await call()
+        backend.failure = None
+        results = {result: count(registry, "box1", operation, result) for result in ("ok", "Transient", "NotFound")}
+        assert results == {"ok": 1, "Transient": 1, "NotFound": 1}
+
+
+async def test_a_create_without_a_turn_is_not_counted_as_a_call() -> None:
+    backend, registry = ScriptedProvider(), CollectorRegistry()
+    provider = MeteredProvider("box1", limited(backend, "maxConcurrentCreates: 1"), ProviderMetrics(registry))
+    backend.gate.clear()
+    call = asyncio.create_task(provider.create(request("a")))
+    await until_running(backend, 1)
+    with pytest.raises(NoTurnError):
+        await provider.create(request("b"))
+    backend.gate.set()
+    await call
+    samples = [s for family in registry.collect() for s in family.samples if s.name.endswith("requests_total")]
+    assert [(sample.labels["result"], sample.value) for sample in samples] == [("ok", 1.0)]
 
 
 def test_cloud_init_is_not_in_the_text_of_a_request() -> None:

@@ -127,6 +127,21 @@ async def test_a_bad_edit_keeps_what_was_built_and_is_logged_once(
     await registry.close()
 
 
+async def test_a_bad_edit_shows_in_a_metric_until_it_is_mended(tmp_path: Path) -> None:
+    write(tmp_path / "p.yaml", "box1")
+    registry = registry_over(tmp_path / "p.yaml", Backends())
+    metrics = CollectorRegistry()
+    ProviderMetrics(metrics).follow_config(lambda: registry.config_error)
+    shown = []
+    for text in ((tmp_path / "p.yaml").read_text(), "providers: [{nmae: x}]", "providers: []"):
+        (tmp_path / "p.yaml").write_text(text)
+        await registry.entries()
+        shown.append(metrics.get_sample_value("proxy_operator_providers_config_error"))
+    assert shown == [0.0, 1.0, 0.0]
+    assert registry.config_error == ""
+    await registry.close()
+
+
 async def test_the_file_is_looked_at_no_more_often_than_asked(tmp_path: Path) -> None:
     write(tmp_path / "p.yaml", "box1")
     backends = Backends()

@@ -10,6 +10,8 @@ from pathlib import Path
 from app.dev import binaries
 from app.dev.kubernetes import ControlPlane
 from app.dev.kubernetes_crds import apply_crds
+from app.dev.node_machine import why_not_ready
+from app.dev.node_stack import running_node
 from app.dev.temporal import TemporalServer
 from tests.support.shared_servers import session_lock
 
@@ -37,6 +39,23 @@ async def run_temporal(directory: Path) -> None:
         await session_over(directory)
     finally:
         await server.stop()
+
+
+async def run_node(directory: Path) -> None:
+    """Run a control plane of its own with a node; where the machine cannot host one, say why."""
+    reason = await asyncio.to_thread(why_not_ready)
+    if reason is not None:
+        tell(directory / "node.json", {"unable": reason})
+        return
+    async with running_node(directory / "node", fsync=False) as cluster:
+        facts = {
+            "kubeconfig": str(cluster.kubeconfig),
+            "squid_image": cluster.squid_image,
+            "address": cluster.address,
+            "containerd_socket": str(cluster.containerd_socket),
+        }
+        tell(directory / "node.json", facts)
+        await session_over(directory)
 
 
 def binaries_that_are_there() -> binaries.ControlPlaneBinaries:
@@ -77,5 +96,5 @@ async def session_over(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    run = {"kubernetes": run_control_plane, "temporal": run_temporal}[sys.argv[1]]
+    run = {"kubernetes": run_control_plane, "temporal": run_temporal, "node": run_node}[sys.argv[1]]
     asyncio.run(run(Path(sys.argv[2])))

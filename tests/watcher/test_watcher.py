@@ -43,6 +43,14 @@ class Sent:
     def of(self, name: str) -> list[Poke]:
         return [poke for poke in self.pokes if poke.name == name]
 
+    def last_of(self, kubectl: Kubectl, *names: str) -> dict[str, bool]:
+        """Whether the last poke of each was about an object that is there."""
+        return {
+            poke.name: bool(poke.fingerprint)
+            for poke in self.pokes
+            if poke.namespace == kubectl.namespace and poke.name in names
+        }
+
     async def until(self, count: int, name: str = "one") -> None:
         await until(lambda: len(self.of(name)) >= count, lambda: f"{len(self.of(name))} pokes of {name}")
 
@@ -172,6 +180,24 @@ async def test_a_recreated_object_is_poked_under_its_new_uid(connection: Cluster
         await kubectl.acall("delete", "proxy", "one")
         await apply(kubectl, proxy("one", MANAGED))
         await until(lambda: len({poke.uid for poke in sent.of("one") if poke.fingerprint}) == 2)
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
+async def test_a_namespace_that_is_deleted_takes_its_proxies_along_and_the_watch_goes_on(
+    kubeconfig: Path, connection: ClusterConnection, kubectl: Kubectl, everywhere: bool
+) -> None:
+    doomed = Kubectl(kubeconfig, f"{kubectl.namespace}-doomed")
+    await doomed.acall("create", "namespace", doomed.namespace)
+    sent = Sent()
+    scope = Kubectl(kubeconfig, "") if everywhere else doomed
+    async with watching(connection, scope, sent.take):
+        await apply(doomed, proxy("one", MANAGED), secret("a"), proxy("two", WITH_SECRET))
+        await until(lambda: sent.last_of(doomed, "one", "two") == {"one": True, "two": True})
+        await doomed.acall("delete", "namespace", doomed.namespace)
+        await until(lambda: sent.last_of(doomed, "one", "two") == {"one": False, "two": False})
+        if everywhere:
+            await apply(kubectl, proxy("later", MANAGED))
+            await sent.until(1, "later")
 
 
 def only(kubectl: Kubectl, *with_workflow: str) -> Running:

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from model import messages, names
 from model.health import HEALTHY, HealthChange, HealthState
 from model.instance import Instance, InstanceState
-from model.proxy import Proxy, ProxySpec
+from model.proxy import Proxy, ProxySpec, ProxyStatus
 from model.proxy_state import ProxyState
 from workflows import activity_calls
 from workflows.proxy import ProxyWorkflow
@@ -58,8 +59,25 @@ class World:
         self.hold_tells = asyncio.Event()
         self.hold_looks = asyncio.Event()
         self.hold_probes = asyncio.Event()
-        for event in (self.hold_tells, self.hold_looks, self.hold_probes):
+        self.hold_creates = asyncio.Event()
+        self.hold_removals = asyncio.Event()
+        self.hold_drains = asyncio.Event()
+        for event in (
+            self.hold_tells,
+            self.hold_looks,
+            self.hold_probes,
+            self.hold_creates,
+            self.hold_removals,
+            self.hold_drains,
+        ):
             event.set()
+        self.removals: list[messages.RemoveInstance] = []
+        self.drains: list[messages.DrainProxy] = []
+        self.drains_fail = False
+        self.unmarked: list[messages.UnmarkInstance] = []
+        self.statuses: list[ProxyStatus] = []
+        self.events: list[messages.ObjectEvent] = []
+        self.born: Callable[[], datetime] = lambda: datetime.now(UTC)
         self.route: messages.ProviderRoute | None = ROUTE
         self.spec_hash = "v1-aaaa"
         self.created_as = InstanceState.RUNNING
@@ -68,6 +86,7 @@ class World:
         self.healthy_watches = 0
         self.after_removal: Callable[[], None] = lambda: None
         self.errors: dict[str, Exception] = {}
+        self.hooks: dict[str, Callable[[], Awaitable[None]]] = {}
 
     @activity.defn
     async def read_proxy(self, _reference: messages.ProxyReference) -> messages.ProxyReading:
@@ -81,12 +100,12 @@ class World:
 
     @activity.defn
     async def add_finalizer(self, reference: messages.ProxyReference) -> messages.ProxyReading:
-        self._called("add_finalizer")
+        await self._called("add_finalizer")
         return await self.read_proxy(reference)
 
     @activity.defn
     async def release_finalizers(self, _reference: messages.ProxyReference) -> bool:
-        self._called("release_finalizers")
+        await self._called("release_finalizers")
         self.proxy = None
         self.fingerprint = "gone"
         return True
@@ -97,10 +116,12 @@ class World:
 
     @activity.defn
     async def write_status(self, write: messages.StatusWrite) -> bool:
-        self._called("write_status")
+        await self._called("write_status")
         if self.proxy is None or self.proxy.uid != write.reference.uid:
             return False
         self.proxy = dataclasses.replace(self.proxy, status=write.status)
+        self.statuses.append(write.status)
+        self.events += write.events
         return True
 
     @activity.defn
@@ -117,13 +138,14 @@ class World:
 
     @activity.defn
     async def look_for_instance(self, _query: messages.InstanceQuery) -> messages.InstanceAnswer:
-        self._called("look_for_instance")
+        await self._called("look_for_instance")
         await self.hold_looks.wait()
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
 
     @activity.defn
     async def create_instance(self, create: messages.CreateInstance) -> messages.InstanceAnswer:
-        self._called("create_instance")
+        await self._called("create_instance")
+        await _held(self.hold_creates)
         self.instance = Instance(
             provider_id="box/1",
             incarnation=f"i{self.calls.count('create_instance')}",
@@ -131,21 +153,40 @@ class World:
             state=self.created_as,
             ip="127.0.0.9" if self.created_as is InstanceState.RUNNING else "",
             uid=create.reference.uid,
-            spec_hash="v1-aaaa",
-            created_at=datetime.now(UTC),
+            spec_hash=self.spec_hash,
+            created_at=self.born(),
         )
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
 
     @activity.defn
     async def await_instance(self, _query: messages.InstanceQuery) -> messages.InstanceAnswer:
-        self._called("await_instance")
+        await self._called("await_instance")
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
 
     @activity.defn
-    async def remove_instance(self, _remove: messages.RemoveInstance) -> bool:
-        self._called("remove_instance")
+    async def remove_instance(self, remove: messages.RemoveInstance) -> bool:
+        self.removals.append(remove)
+        await self._called("remove_instance")
+        await _held(self.hold_removals)
         self.instance = None
         self.after_removal()
+        return True
+
+    @activity.defn
+    async def drain_proxy(self, drain: messages.DrainProxy) -> int:
+        self.drains.append(drain)
+        await self._called("drain_proxy")
+        if self.drains_fail:
+            raise ApplicationError("the broker does not answer", type="UnavailableError")
+        while not self.hold_drains.is_set() and datetime.now(UTC).timestamp() * 1000 < drain.ends_at:
+            activity.heartbeat()
+            await asyncio.sleep(0.1)
+        return 0
+
+    @activity.defn
+    async def unmark_instance(self, unmark: messages.UnmarkInstance) -> bool:
+        await self._called("unmark_instance")
+        self.unmarked.append(unmark)
         return True
 
     @activity.defn
@@ -166,8 +207,11 @@ class World:
             ),
         )
 
-    def _called(self, name: str) -> None:
+    async def _called(self, name: str) -> None:
         self.calls.append(name)
+        hook = self.hooks.get(name)
+        if hook is not None:
+            await hook()
         if name in self.errors:
             raise self.errors[name]
 
@@ -184,8 +228,16 @@ class World:
             self.create_instance,
             self.await_instance,
             self.remove_instance,
+            self.drain_proxy,
+            self.unmark_instance,
             self.watch_health,
         ]
+
+
+async def _held(event: asyncio.Event) -> None:
+    while not event.is_set():
+        activity.heartbeat()
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -2,19 +2,18 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from model import names
 from model.health import HEALTHY, HealthState
 from model.instance import Instance, InstanceState
 from tests.e2e.polling import eventually
+from tests.workflows.proxy_changes import ready
 from tests.workflows.proxy_world import ROUTE, World, external, managed, poke, running_world, start
 
 
@@ -40,10 +39,6 @@ async def seen(world: World, what: str) -> int:
     return world.calls.count(what)
 
 
-async def healthy_watches(world: World) -> int:
-    return world.healthy_watches
-
-
 async def phase(world: World) -> str:
     return world.proxy.status.phase if world.proxy is not None else "gone"
 
@@ -63,16 +58,6 @@ def delete(world: World, **annotations: str) -> None:
     merged = {**world.proxy.annotations, **annotations}
     world.proxy = dataclasses.replace(world.proxy, deleting=True, annotations=merged)
     world.fingerprint += "+deleting"
-
-
-@asynccontextmanager
-async def ready(client: Client, world: World) -> AsyncIterator[WorkflowHandle[Any, Any]]:
-    """A workflow whose proxy is Ready."""
-    async with running_world(client, world):
-        handle = await start(client)
-        await eventually(lambda: phase(world), lambda found: found == "Ready")
-        await eventually(lambda: healthy_watches(world))
-        yield handle
 
 
 async def test_skip_cleanup_ends_a_removal_that_cannot_succeed(temporal_client: Client) -> None:
@@ -125,7 +110,7 @@ async def test_an_instance_that_dies_at_its_start_is_not_made_again_at_once(temp
 async def test_a_create_that_was_not_answered_keeps_the_finalizer_until_it_cannot_land_any_more(
     temporal_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.proxy_steps._CREATE_DEADLINE_SECONDS", 6.0)
+    monkeypatch.setattr("model.failures.CREATE_DEADLINE_SECONDS", 6.0)
     world = World(managed())
     world.errors["create_instance"] = failure("TransientError", "create did not end within 60 s", attempt=3)
     async with running_world(temporal_client, world, sandboxed=False):

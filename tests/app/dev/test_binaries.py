@@ -112,6 +112,14 @@ async def test_etcd_is_built_from_its_own_module(tmp_path: Path, with_go: dict[s
     assert (tmp_path / "calls").read_text().endswith(" go.etcd.io/etcd/server/v3\n")
 
 
+async def test_a_nodes_programs_are_built_where_they_are_missing(tmp_path: Path, with_go: dict[str, str]) -> None:
+    found = await binaries.node(with_go)
+    cache = tmp_path / "cache/egress-proxies/bin"
+    assert found == binaries.NodeBinaries(kubelet=cache / "kubelet", kube_scheduler=cache / "kube-scheduler")
+    packages = [call.split()[-1] for call in (tmp_path / "calls").read_text().splitlines()]
+    assert packages == ["k8s.io/kubernetes/cmd/kubelet", "k8s.io/kubernetes/cmd/kube-scheduler"]
+
+
 async def test_two_at_once_build_once(tmp_path: Path, with_go: dict[str, str]) -> None:
     slow = {**with_go, "GO_SLEEPS": "1"}
     lines: list[str] = []

@@ -17,11 +17,17 @@ BoxFactory = Callable[..., TestBox]
 @pytest.fixture(params=["squid", "proxy.py"])
 def software(request: pytest.FixtureRequest) -> str:
     name: str = request.param
-    if name == "squid" and find_squid() is None:
+    if name == "squid":
+        need_squid()
+    return name
+
+
+def need_squid() -> None:
+    """Skip the test where squid is not installed; in CI, fail it."""
+    if find_squid() is None:
         if os.environ.get("CI") == "true":
             pytest.fail("squid is not installed, and CI has to test it")
         pytest.skip("squid is not installed (Debian: apt-get install squid)")
-    return name
 
 
 @pytest.fixture
@@ -42,6 +48,13 @@ def make_box(tmp_path: Path) -> Iterator[BoxFactory]:
 @pytest.fixture
 def box(make_box: BoxFactory, software: str) -> TestBox:
     return make_box(software)
+
+
+@pytest.fixture
+def squid_box(make_box: BoxFactory) -> TestBox:
+    """A box whose instances are squids."""
+    need_squid()
+    return make_box("squid")
 
 
 @pytest.fixture

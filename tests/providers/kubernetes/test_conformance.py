@@ -1,0 +1,28 @@
+"""The ``kubernetes`` provider keeps the contract, whichever request breaks."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from providers.conformance import Operation, ProviderConformance, perform
+from tests.providers.kubernetes.conformance_harness import STEPS, KubernetesHarness, fault_points
+from tests.providers.kubernetes.relay import Relay
+
+
+class TestKubernetesConformance(ProviderConformance):
+    fault_points = fault_points()
+
+    @pytest.fixture
+    async def harness(self, relay: Relay, restricted_namespace: str) -> AsyncIterator[KubernetesHarness]:
+        harness = KubernetesHarness(relay, restricted_namespace)
+        yield harness
+        await harness.close()
+
+    async def test_every_step_is_known(self, relay: Relay, harness: KubernetesHarness) -> None:
+        relay.plant()
+        instance = await harness.provider().create(harness.request())
+        assert relay.steps == STEPS[Operation.CREATE]
+        for operation in (Operation.FIND, Operation.GET, Operation.LIST, Operation.DELETE):
+            relay.plant()
+            await perform(harness.provider(), operation, instance)
+            assert relay.steps == STEPS[operation]
