@@ -1,13 +1,16 @@
 """What runs at intervals, brought in line with the settings when a worker starts."""
 
+import asyncio
 import logging
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from app.schedules import (
     collection_schedule,
     drift_schedule,
     ensure_schedule,
+    has_schedule,
     provider_check_schedule,
     remove_schedule,
 )
@@ -15,8 +18,11 @@ from app.settings import WorkerSettings
 from cluster.errors import ClusterError
 from cluster.provider_health import ProviderHealthStore
 from model import names
+from model.errors import UnavailableError
 
 logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 60.0
 
 
 async def schedule_work(client: Client, settings: WorkerSettings, health: ProviderHealthStore) -> None:
@@ -28,6 +34,22 @@ async def schedule_work(client: Client, settings: WorkerSettings, health: Provid
     await ensure_schedule(client, names.DRIFT_CHECK_ID, drift_schedule(settings.drift_check_interval))
     await _schedule_collection(client, settings)
     await _schedule_provider_check(client, settings, health)
+
+
+async def keep_scheduled(
+    client: Client, settings: WorkerSettings, health: ProviderHealthStore, look_seconds: float = _LOOK_SECONDS
+) -> None:
+    """Schedule everything again whenever Temporal has lost it, as one that was wiped or restored has; for ever."""
+    while True:
+        await asyncio.sleep(look_seconds)
+        try:
+            if not await has_schedule(client, names.DRIFT_CHECK_ID):
+                logger.warning(
+                    "Temporal has no schedule %s any more; all schedules are made again", names.DRIFT_CHECK_ID
+                )
+                await schedule_work(client, settings, health)
+        except (RPCError, UnavailableError) as error:
+            logger.warning("the schedules could not be looked at: %s", error)
 
 
 async def _schedule_collection(client: Client, settings: WorkerSettings) -> None:

@@ -107,6 +107,21 @@ def _changed(current: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
     return ScheduleUpdate(schedule=wanted)
 
 
+async def has_schedule(client: Client, schedule_id: str) -> bool:
+    """Whether Temporal knows the schedule.
+
+    Raises:
+        RPCError: It could not be asked.
+    """
+    try:
+        await client.get_schedule_handle(schedule_id).describe(rpc_timeout=_DEADLINE)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
 async def trigger(client: Client, schedule_id: str) -> None:
     """Have one run now; a server that does not answer is reported and forgiven, the next run comes anyway."""
     try:

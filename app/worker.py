@@ -17,7 +17,7 @@ from activities.proxies import ProxyActivities
 from activities.strays import StrayActivities
 from app.components import Components, components
 from app.queue_workers import QueuePlan, QueueWorkers, deployment_version
-from app.scheduled_work import schedule_work
+from app.scheduled_work import keep_scheduled, schedule_work
 from app.schedules import trigger
 from app.search_attributes import SearchAttributes
 from app.serving import serving
@@ -129,7 +129,9 @@ class _Worker:
         stopped = asyncio.create_task(stop.wait())
         try:
             if self._serves(names.QUEUE_CONTROL):
-                await schedule_work(self._client, self._settings, self._provider_health)
+                work = (self._client, self._settings, self._provider_health)
+                await schedule_work(*work)
+                background.append(asyncio.create_task(keep_scheduled(*work), name="schedules"))
             self.is_ready = True
             while not stopped.done():
                 parts = [stopped, *background, *self._workers.tasks]

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from app.scheduled_work import schedule_work
+from app.scheduled_work import keep_scheduled, schedule_work
 from app.schedules import (
     collection_schedule,
     drift_schedule,
@@ -139,6 +139,24 @@ async def test_all_work_is_scheduled_or_taken_off_as_the_settings_say(
         assert await scheduled(temporal_client) == {drift, checks}
         assert "no garbage collection: with --proxy-namespace team-a" in caplog.text
     finally:
+        await connection.close()
+
+
+async def test_schedules_that_temporal_has_lost_are_made_again(temporal_client: Client, kubeconfig: Path) -> None:
+    connection = await ClusterConnection.connect(kubeconfig)
+    health = ProviderHealthStore(connection, f"test-{secrets.token_hex(4)}")
+    keeping = asyncio.create_task(keep_scheduled(temporal_client, worker(), health, look_seconds=0.05))
+    everything = {names.DRIFT_CHECK_ID, names.ORPHAN_GC_ID, names.PROVIDER_CHECK_ID}
+    try:
+        for _ in range(2):
+            async with asyncio.timeout(30):
+                while await scheduled(temporal_client) != everything:
+                    assert not keeping.done()
+                    await asyncio.sleep(0.1)
+            for schedule_id in sorted(everything):
+                await remove_schedule(temporal_client, schedule_id)
+    finally:
+        keeping.cancel()
         await connection.close()
 
 
