@@ -24,13 +24,16 @@ PIP_TOOLS := build/pip-tools
 LOWEST_PYTHON := python3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test conformance lint bench torture requirements clean squid control-plane node
+.PHONY: help demo demo-kubernetes dev test conformance lint bench torture requirements clean squid control-plane node
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 demo: $(BUILT) ## Show the main job from kubectl apply to a page fetched through a leased proxy
 	@$(BIN)/python -m app.dev.demo
+
+demo-kubernetes: $(BUILT) ## Show proxies that are Pods, on a real node of this machine (as root, on Debian)
+	@$(BIN)/python -m app.dev.demo_kubernetes
 
 dev: $(BUILT) ## Run everything on this machine until Ctrl-C; state is kept in .dev
 	@$(BIN)/egress-proxies dev

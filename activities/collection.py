@@ -28,6 +28,7 @@ from providers.registry import ProviderRegistry
 
 _GONE_SECONDS = 20.0
 _GONE_PAUSE_SECONDS = 0.2
+_LONGEST_GONE_PAUSE_SECONDS = 2.0
 
 
 class CollectionMetrics:
@@ -93,6 +94,14 @@ class CollectionActivities:
             )
 
     @activity.defn
+    async def existing_uids(self, uids: list[str]) -> list[str]:
+        """Return which of these uids are a Proxy's, for whoever does not trust another worker's view of the cluster."""
+        self._refuse_part_of_the_proxies()
+        async with heartbeating(), provider_errors_as_failures():
+            live = await self._live.by_uid()
+            return [uid for uid in uids if uid in live]
+
+    @activity.defn
     async def collect_orphan(self, collect: CollectOrphan) -> str:
         """Look once more, then delete one incarnation and prove it gone; return what became of it."""
         self._refuse_part_of_the_proxies()
@@ -100,7 +109,7 @@ class CollectionActivities:
         async with heartbeating(), provider_errors_as_failures():
             provider = await self._registry.get(collect.provider)
             instance = await _get(provider, orphan.provider_id)
-            if instance is None or instance.incarnation != orphan.incarnation:
+            if instance is None or (instance.incarnation, instance.uid) != (orphan.incarnation, orphan.uid):
                 return ALREADY_GONE
             owner = (await self._live.by_uid()).get(instance.uid)
             reason = why_spared(
@@ -164,6 +173,7 @@ async def _remove(provider: Provider, provider_id: str, incarnation: str) -> Non
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _GONE_SECONDS
+    pause = _GONE_PAUSE_SECONDS
     while True:
         await provider.delete(provider_id, incarnation)
         left = await _get(provider, provider_id)
@@ -171,4 +181,5 @@ async def _remove(provider: Provider, provider_id: str, incarnation: str) -> Non
             return
         if loop.time() > deadline:
             raise TransientError(f"{provider_id} is still being deleted")
-        await asyncio.sleep(_GONE_PAUSE_SECONDS)
+        await asyncio.sleep(pause)
+        pause = min(_LONGEST_GONE_PAUSE_SECONDS, pause * 1.5)

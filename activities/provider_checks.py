@@ -13,11 +13,12 @@ from activities.poking import poke_proxy
 from cluster.provider_health import ProviderHealthStore
 from cluster.proxies import ProxyStore
 from model.durations import format_duration
-from model.errors import PokeRefusedError
+from model.errors import PokeRefusedError, TransientError, clean_message
 from model.messages import Poke
 from model.provider_check_messages import CheckAnswer, CheckOutcome, CheckProvider, Published
-from model.provider_health import TIMEOUT
+from model.provider_health import API_ERROR, TIMEOUT
 from model.provider_health_status import is_ready, ready_status, status_of
+from model.provider_targets import answer_of
 from model.reasons import Provisioned
 from model.status import CONDITION_PROVISIONED
 from providers.registry import ProviderRegistry
@@ -41,11 +42,14 @@ class CheckActivities:
                 return CheckAnswer(implemented=False)
             try:
                 async with asyncio.timeout(check.timeout_seconds):
-                    return CheckAnswer(implemented=True, targets=await checker.check())
+                    # Before it becomes part of a history.
+                    return answer_of(await checker.check())
             except TimeoutError:
                 limit = format_duration(timedelta(seconds=check.timeout_seconds))
                 text = f"no verdict within {limit}"
                 raise ApplicationError(text, type=TIMEOUT, non_retryable=True) from None
+            except TransientError as error:
+                raise ApplicationError(clean_message(str(error)), type=API_ERROR, non_retryable=True) from None
 
 
 class HealthPublishing:

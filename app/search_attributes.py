@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio.api.enums.v1 import IndexedValueType
@@ -9,8 +10,11 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.poking import poke_proxy
 from model import search_attributes
-from model.errors import clean_message
+from model.errors import EgressProxiesError, clean_message
+from model.messages import Poke
+from watcher.workflows import running_workflows
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +28,21 @@ _LOOK_SECONDS = 60.0
 _QUERY = " AND ".join(f"{name} = '-'" for name in search_attributes.NAMES)
 
 
+async def poke_unlisted(client: Client) -> None:
+    """Have every Proxy's workflow that rests without search attributes look at its object, which sets them.
+
+    Raises:
+        UnavailableError: Temporal did not answer in time.
+        PokeRefusedError: Temporal refused a poke.
+    """
+    for namespace, name in sorted(await running_workflows(client, f"{search_attributes.PHASE} IS NULL")):
+        await poke_proxy(client, Poke(namespace=namespace, name=name))
+
+
+async def _nothing() -> None:
+    """What follows when nobody asked for more."""
+
+
 class SearchAttributes:
     """Whether a Temporal namespace has our search attributes; those that are missing are added.
 
@@ -32,6 +51,7 @@ class SearchAttributes:
         effect_seconds: How long to wait until what was added is in use.
         settle_seconds: How long to wait from then on, until it is in use everywhere.
         look_seconds: Between two looks of ``run``.
+        on_known: What follows once they may be set; tried again until it succeeds.
     """
 
     def __init__(
@@ -41,8 +61,10 @@ class SearchAttributes:
         effect_seconds: float = _EFFECT_SECONDS,
         settle_seconds: float = _SETTLE_SECONDS,
         look_seconds: float = _LOOK_SECONDS,
+        on_known: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         self._client = client
+        self._on_known = on_known
         self._settle_seconds = settle_seconds
         self._effect_seconds = effect_seconds
         self._look_seconds = look_seconds
@@ -75,9 +97,19 @@ class SearchAttributes:
 
     async def run(self) -> None:
         """Look for ever: attributes that somebody removes would fail the tasks of every workflow that sets them."""
+        is_followed = False
         while True:
             await self.register()
+            is_followed = self._are_known and (is_followed or await self._follow())
             await asyncio.sleep(self._look_seconds)
+
+    async def _follow(self) -> bool:
+        try:
+            await self._on_known()
+        except EgressProxiesError as error:
+            logger.warning("workflows without search attributes could not be poked yet: %s", error)
+            return False
+        return True
 
     async def _wait_until_known(self) -> bool:
         deadline = asyncio.get_running_loop().time() + self._effect_seconds

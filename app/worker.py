@@ -19,7 +19,7 @@ from app.components import Components, components
 from app.queue_workers import QueuePlan, QueueWorkers, deployment_version
 from app.scheduled_work import keep_scheduled, schedule_work
 from app.schedules import trigger
-from app.search_attributes import SearchAttributes
+from app.search_attributes import SearchAttributes, poke_unlisted
 from app.serving import serving
 from app.settings import WorkerSettings
 from cluster.events import EventWriter
@@ -90,7 +90,9 @@ class _Worker:
         cloud_init = CloudInitReader(parts.cluster)
         self._latencies = LatencyBook(parts.broker)
         self._prober = Prober(ssl_context=ssl.create_default_context(), target_check=settings.target_check)
-        self._search_attributes = SearchAttributes(parts.client)
+        self._search_attributes = SearchAttributes(
+            parts.client, on_known=functools.partial(poke_unlisted, parts.client)
+        )
         self._proxies = ProxyActivities(
             store,
             cloud_init,
@@ -195,6 +197,7 @@ class _Worker:
             drift.list_providers,
             drift.poke_proxies,
             self._strays.reconcile_strays,
+            self._collection.existing_uids,
             self._publishing.publish_provider_health,
             self._publishing.remove_unconfigured_health,
         ]

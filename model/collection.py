@@ -6,16 +6,18 @@ and whose Proxy is missing in the later list has none. Everything else here guar
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from model.collection_messages import Findings, Orphan
+from model.collection_messages import MOST_CANDIDATES, Findings, Orphan
 from model.instance import Instance
 
 CLOCK_MARGIN = timedelta(minutes=5)
 """By how much the clocks of a worker and of a backend may differ."""
+_LONGEST_GAP = 2.5
+"""In intervals, from one sweep to the next that may confirm its candidates."""
 
 
 class Spared(StrEnum):
@@ -25,6 +27,8 @@ class Spared(StrEnum):
     """It carries the mark of another installation."""
     NO_UID = "no-uid"
     """It carries no uid, so nothing can be said of its owner."""
+    NO_INCARNATION = "no-incarnation"
+    """Nothing tells it from whatever takes its place, so that a delete could hit another."""
     LIVE = "live"
     """Its Proxy exists, one that is being deleted included."""
     UNMARKED = "unmarked"
@@ -82,8 +86,14 @@ class Rules:
 
     @property
     def previous_counts(self) -> bool:
-        """Whether the sweep before is recent enough to confirm anything."""
-        return self.previous_at is not None and self.at - self.previous_at <= 2 * self.interval
+        """Whether the sweep before is recent enough to confirm anything.
+
+        A sweep that takes longer than an interval has the next one begin two intervals after it, and a little late. A
+        time to come was told by a clock or a server that cannot be trusted.
+        """
+        if self.previous_at is None:
+            return False
+        return timedelta(0) <= self.at - self.previous_at <= _LONGEST_GAP * self.interval
 
 
 def why_spared(
@@ -107,6 +117,8 @@ def why_spared(
         return Spared.FOREIGN
     if not instance.uid:
         return Spared.NO_UID
+    if not instance.incarnation:
+        return Spared.NO_INCARNATION
     owner = live.get(instance.uid)
     if owner is not None and not _is_second(instance, provider, owner, present):
         return Spared.LIVE
@@ -182,25 +194,58 @@ def find_orphans(
         spared={str(reason): spared[reason] for reason in Spared if spared[reason]},
         candidates={key: known.get(key, at) for key, _ in orphans[:most_candidates]},
         doomed=[
-            Orphan(provider_id=instance.provider_id, incarnation=instance.incarnation, uid=instance.uid)
+            Orphan(
+                provider_id=instance.provider_id,
+                incarnation=instance.incarnation,
+                uid=instance.uid,
+                is_second=instance.uid in live,
+            )
             for instance in doomed
         ],
     )
 
 
-def candidate_key(provider: str, instance: Instance) -> str:
+def candidate_key(provider: str, instance: Instance | Orphan) -> str:
     """Return a short name of exactly this incarnation, so that hundreds of them fit into a sweep's result."""
-    text = "\0".join((provider, instance.provider_id, instance.incarnation))
+    text = "\0".join((provider, instance.provider_id, instance.incarnation, instance.uid))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def within_cap(doomed: Mapping[str, Sequence[Orphan]], most: int) -> list[tuple[str, Orphan]]:
-    """Return at most ``most`` of all providers' orphans, in turns, so that none waits behind another's flood."""
+def candidates_each(providers: int) -> int:
+    """Return how many candidates of each provider a sweep remembers: without any, nothing is ever confirmed."""
+    return max(1, MOST_CANDIDATES // max(1, providers))
+
+
+def queued_anew(candidates: Mapping[str, int], provider: str, kept: Collection[Orphan], at: float) -> dict[str, int]:
+    """Return the candidates with those that are still there after all behind every other one.
+
+    Else orphans that can never be deleted, being the oldest, would use up the cap of every sweep.
+
+    Args:
+        candidates: Of the provider: key, and when first seen as an orphan.
+        provider: Its name.
+        kept: Orphans that the sweep tried to delete and did not.
+        at: Time of the sweep, Unix seconds.
+    """
+    again = {candidate_key(provider, orphan) for orphan in kept}
+    return {key: int(at) if key in again else first_seen for key, first_seen in candidates.items()}
+
+
+def within_cap(doomed: Mapping[str, Sequence[Orphan]], most: int, turn: int) -> list[tuple[str, Orphan]]:
+    """Return at most ``most`` of all providers' orphans, one of each in turns, so that none waits behind another.
+
+    Args:
+        doomed: Orphans by provider.
+        most: How many may be deleted.
+        turn: Number of the sweep: each begins with another provider.
+    """
+    providers = list(doomed)
+    first = turn % max(1, len(providers))
     longest = max((len(orphans) for orphans in doomed.values()), default=0)
     in_turns = [
-        (provider, orphans[turn])
-        for turn in range(longest)
-        for provider, orphans in doomed.items()
-        if turn < len(orphans)
+        (provider, doomed[provider][position])
+        for position in range(longest)
+        for provider in (*providers[first:], *providers[:first])
+        if position < len(doomed[provider])
     ]
     return in_turns[:most]

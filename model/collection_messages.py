@@ -11,6 +11,7 @@ MOST_POKES = 500
 DELETED = "deleted"
 ALREADY_GONE = "already gone"
 WOULD_DELETE = "would be deleted"
+OWNED = "spared: its Proxy exists; the provider's worker asks another API server"
 SPARED = "spared: "
 """Before the reason why an orphan was left alone after all."""
 LIST_FAILED = "ListFailed"
@@ -38,11 +39,17 @@ class SweepSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Orphan:
-    """One incarnation that nobody owns; ``uid`` is its mark."""
+    """One incarnation that nobody owns.
+
+    Attributes:
+        uid: Its mark.
+        is_second: Whether a Proxy of that uid exists, whose instance is another one.
+    """
 
     provider_id: str
     incarnation: str
     uid: str
+    is_second: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -176,14 +176,18 @@ def _decide_provisioning(desired: Desired, recorded: Recorded, observed: Observe
 
 def _cause_to_replace(desired: Desired, recorded: Recorded, observed: Observed) -> Cause | None:
     """Return why the instance there is has to go; a rotation comes first, because no edit takes it back."""
-    if desired.rotate or (recorded.rotating and recorded.rotating == observed.incarnation):
+    if recorded.rotating and recorded.rotating == observed.incarnation:
+        return Cause.ROTATION
+    # What serves, or will, is not given up on purpose while nothing can be made in its place.
+    can_be_made = bool(desired.spec_hash)
+    if desired.rotate and (can_be_made or observed.presence is Presence.STOPPED):
         return Cause.ROTATION
     if observed.presence is Presence.STOPPED:
         return Cause.STOPPED
     if _made_from_another_spec(desired, recorded, observed):
         return Cause.SPEC
     # One that is only coming serves nobody yet; were it replaced, a low maximum would never let it arrive.
-    if desired.too_old and observed.presence is Presence.RUNNING:
+    if desired.too_old and can_be_made and observed.presence is Presence.RUNNING:
         return Cause.AGE
     return None
 

@@ -178,6 +178,11 @@ def mask_secrets(text: str) -> str:
     return text
 
 
+def masked_line(text: str, limit: int) -> str:
+    """Return ``text`` as one line of at most ``limit`` bytes without anything that looks like a credential."""
+    return cut(mask_secrets(_beginning(text)), limit)
+
+
 def clean_message(text: str) -> str:
     """Return error text fit for a status: one line, masked, cut, and equal for equal failures.
 

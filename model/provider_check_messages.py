@@ -32,10 +32,15 @@ class CheckAnswer:
 
     Attributes:
         implemented: Whether the provider can be checked at all.
+        targets: The verdicts.
+        left_out: Number of targets beyond those, where there were too many.
+        left_out_ready: How many of these are ready.
     """
 
     implemented: bool
     targets: list[TargetHealth] = field(default_factory=list)
+    left_out: int = 0
+    left_out_ready: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,10 +30,11 @@ def status_of(provider_type: str, outcome: CheckOutcome, previous: Mapping[str, 
     """
     now = timestamp(outcome.checked_at)
     targets = _targets(outcome, previous)
-    ready = sum(target.ready for target in targets)
+    more, more_ready = (outcome.answer.left_out, outcome.answer.left_out_ready) if outcome.answer else (0, 0)
+    ready = sum(target.ready for target in targets) + more_ready
     return {
         "type": provider_type,
-        "targetsReady": f"{ready}/{len(targets)}",
+        "targetsReady": f"{ready}/{len(targets) + more}",
         "lastCheckTime": now,
         "targets": _target_entries(targets, previous, now),
         "conditions": [_condition(outcome, targets, previous, now)],
@@ -110,7 +111,8 @@ def _verdict(outcome: CheckOutcome, targets: Sequence[TargetHealth]) -> tuple[st
         return "Unknown", NO_TARGETS, "the provider has nothing to check"
     failing = [target for target in targets if not target.ready]
     if not failing:
-        return "True", ALL_TARGETS_READY, f"all {len(targets)} targets passed" if len(targets) > 1 else "it passed"
+        number = len(targets) + (outcome.answer.left_out if outcome.answer else 0)
+        return "True", ALL_TARGETS_READY, f"all {number} targets passed" if number > 1 else "it passed"
     lines = [f"{target.name}: {target.reason}: {target.message}".rstrip(": ") for target in failing]
     return "False", TARGETS_NOT_READY, "; ".join(lines)
 

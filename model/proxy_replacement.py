@@ -75,8 +75,17 @@ def begun_before(status: ProxyStatus, proxy: Proxy) -> Replacement | None:
     if cause is None:
         return None
     # The condition turned False when the replacement began.
-    drains = proxy.spec.drain_seconds and cause is not Cause.STOPPED and condition.last_transition_time
-    began = datetime.fromisoformat(condition.last_transition_time).timestamp() if drains else 0.0
+    drains = proxy.spec.drain_seconds and cause is not Cause.STOPPED
+    began = _epoch_seconds(condition.last_transition_time) if drains else 0.0
     return Replacement(
-        incarnation=status.incarnation, cause=cause, drain_ends_at=began + proxy.spec.drain_seconds if drains else 0.0
+        incarnation=status.incarnation, cause=cause, drain_ends_at=began + proxy.spec.drain_seconds if began else 0.0
     )
+
+
+def _epoch_seconds(time: str) -> float:
+    """Return an RFC 3339 time as seconds, 0 for what is none: anybody may have written it."""
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        return 0.0
+    return moment.timestamp() if moment.tzinfo is not None else 0.0

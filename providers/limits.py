@@ -22,6 +22,8 @@ class Deadlines:
 
     create: float = 60.0
     other: float = 30.0
+    check: float = 600.0
+    """Only for whoever sets none: those who ask for a check have a shorter deadline of their own."""
     close: float = 30.0
 
 
@@ -43,7 +45,7 @@ class LimitedProvider(Provider):
         self._provider = provider
         self._entry = entry
         self._installation = installation
-        self._deadlines = deadlines or Deadlines()
+        self.deadlines = deadlines or Deadlines()
         limit = entry.max_concurrent_creates
         self._turns = Turns(limit) if limit is not None else None
         self._creating: dict[str, int] = {}
@@ -75,7 +77,7 @@ class LimitedProvider(Provider):
         with turn, self._announced(request.name):
             if self._entry.max_instances is not None:
                 await self._check_number(request.name, self._entry.max_instances)
-            return await self.call("create", lambda: self._provider.create(request), self._deadlines.create)
+            return await self.call("create", lambda: self._provider.create(request), self.deadlines.create)
 
     async def find(self, name: str) -> Instance | None:
         """Find within the deadline."""
@@ -101,8 +103,8 @@ class LimitedProvider(Provider):
         """
         self._closed = True
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), self._deadlines.create + self._deadlines.other)
-        await self._bounded("close", lambda: self._provider.close(), self._deadlines.close)
+            await asyncio.wait_for(self._idle.wait(), self.deadlines.create + self.deadlines.other)
+        await self._bounded("close", lambda: self._provider.close(), self.deadlines.close)
 
     async def _check_number(self, name: str, limit: int) -> None:
         instances = await self.call("list", lambda: self._provider.list_managed())
@@ -141,7 +143,7 @@ class LimitedProvider(Provider):
         self._in_flight += 1
         self._idle.clear()
         try:
-            return await self._bounded(operation, call, seconds or self._deadlines.other)
+            return await self._bounded(operation, call, seconds or self.deadlines.other)
         finally:
             self._in_flight -= 1
             if not self._in_flight:
@@ -174,7 +176,7 @@ class _LimitedChecker(Checker):
         self._checker = checker
 
     async def check(self) -> list[TargetHealth]:
-        return await self._limited.call("check", self._checker.check)
+        return await self._limited.call("check", self._checker.check, self._limited.deadlines.check)
 
 
 class _LimitedMarkEditor(MarkEditor):

@@ -12,8 +12,12 @@ _DEADLINE_SECONDS = 60.0
 _QUERY = "WorkflowType = 'ProxyWorkflow' AND ExecutionStatus = 'Running'"
 
 
-async def running_workflows(client: Client) -> set[Key]:
+async def running_workflows(client: Client, condition: str = "") -> set[Key]:
     """Return namespace and name of every Proxy with a running workflow; the store may lag a second behind.
+
+    Args:
+        client: Of the Temporal namespace.
+        condition: A further condition in Temporal's list filter language.
 
     A workflow that somebody started by hand, without the memo that names its Proxy, is passed over.
 
@@ -21,9 +25,10 @@ async def running_workflows(client: Client) -> set[Key]:
         UnavailableError: Temporal did not answer in time.
     """
     found: set[Key] = set()
+    query = f"{_QUERY} AND {condition}" if condition else _QUERY
     try:
         async with asyncio.timeout(_DEADLINE_SECONDS):
-            async for execution in client.list_workflows(_QUERY, page_size=1000):
+            async for execution in client.list_workflows(query, page_size=1000):
                 memo = await execution.memo()
                 namespace, name = memo.get("namespace"), memo.get("name")
                 if namespace and name:

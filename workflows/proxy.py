@@ -13,15 +13,24 @@ from temporalio.exceptions import ActivityError
 with workflow.unsafe.imports_passed_through():
     from model import messages, proxy_facts, proxy_replacement
     from model.decide import Action, Observed, Presence, Step
+    from model.failures import Failure
     from model.proxy_state import ProxyState
     from model.reasons import Provisioned
     from workflows import proxy_steps
     from workflows.activity_failures import entry_hash_from, failure_from, object_has_changed
+    from workflows.proxy_failing import fail
     from workflows.proxy_pace import Wake
-    from workflows.proxy_publishing import ObjectChanged
+    from workflows.proxy_publishing import ObjectChanged, ObjectDisputed
     from workflows.proxy_run import Run
 
-_ASKS_THE_PROVIDER = (Action.LOOK, Action.CREATE, Action.REPLACE, Action.DELETE, Action.REMOVE_FORMER)
+_WAITS_FOR_THE_NEXT_TRY = (
+    Action.ADD_FINALIZER,
+    Action.LOOK,
+    Action.CREATE,
+    Action.REPLACE,
+    Action.DELETE,
+    Action.REMOVE_FORMER,
+)
 
 
 @workflow.defn(name="ProxyWorkflow")
@@ -71,7 +80,7 @@ class ProxyWorkflow:
     async def _turn(self) -> bool:
         """See, decide, do one step and rest if it says so; True at the end of everything."""
         run = self._run
-        step = Step(action=Action.LOOK)
+        step, reading = Step(action=Action.LOOK), run.reading
         asked_before, retried_before = run.asked_again, run.retried
         try:
             try:
@@ -80,26 +89,60 @@ class ProxyWorkflow:
                 asked_before, retried_before = run.asked_again, run.retried
                 if step.action is Action.END:
                     return await self._end()
-                if step.action in _ASKS_THE_PROVIDER and run.pace.is_set(Wake.RETRY):
+                if step.action in _WAITS_FOR_THE_NEXT_TRY and run.pace.is_set(Wake.RETRY):
                     await proxy_steps.wait_out(run)
-                elif not await proxy_steps.execute(run, step):
-                    return False
+                else:
+                    rests = await proxy_steps.execute(run, step)
+                    if run.disputes.end(step.action):
+                        run.forget_failure()
+                        return False
+                    if not rests:
+                        return False
             except ActivityError as error:
                 if object_has_changed(error):
-                    raise ObjectChanged from error
-                self._state.entry_hash = entry_hash_from(error) or self._state.entry_hash
-                failure = failure_from(error, run.provider_queue())
-                await run.fail(failure, step.action, evaluated=step.action is not Action.LOOK)
+                    await self._take_dispute(ObjectDisputed(), step.action)
+                else:
+                    await self._take_failure(error, step.action, reading)
                 if run.asked_again != asked_before:
                     # Somebody knows that it may go better now than when this step began.
                     if run.retried != retried_before:
                         self._state.failed_cause = ""
                     run.observed = Observed()
                     run.forget_retry()
+            except ObjectDisputed as dispute:
+                await self._take_dispute(dispute, step.action)
             await self._rest()
         except ObjectChanged:
             run.poked = True
         return False
+
+    async def _take_failure(
+        self, error: ActivityError, action: Action, decided_for: messages.ProxyReading | None
+    ) -> None:
+        """Show the failure of a step and plan the next try."""
+        run = self._run
+        self._state.entry_hash = entry_hash_from(error) or self._state.entry_hash
+        failure = failure_from(error, run.provider_queue())
+        await fail(run, failure, action, evaluated=action is not Action.LOOK, decided_for=decided_for)
+
+    async def _take_dispute(self, dispute: ObjectDisputed, action: Action) -> None:
+        """Where the object was read anew and is the same, show what the matter is and plan the next try.
+
+        Raises:
+            ObjectChanged: It has to be read anew first.
+        """
+        run, state = self._run, self._state
+        times = run.disputes.add(action, state.fingerprint)
+        if times == 1:
+            raise dispute
+        # The first was no failure, and what succeeds between two of them is none of their business.
+        state.failures_in_a_row = times - 2
+        run.observed = Observed()
+        try:
+            failure = Failure(reason=Provisioned.TRANSIENT_ERROR, message=str(dispute))
+            await fail(run, failure, action, evaluated=False)
+        except ObjectDisputed:
+            workflow.logger.warning("the status cannot say so: %s", dispute)
 
     def _decide(self, reading: messages.ProxyReading) -> Step:
         state = self._state
@@ -175,4 +218,4 @@ class ProxyWorkflow:
             run.take_answer(await awaited, Action.AWAIT)
         except ActivityError as error:
             run.observed = Observed()
-            await run.fail(failure_from(error, run.provider_queue()), Action.AWAIT, evaluated=False)
+            await fail(run, failure_from(error, run.provider_queue()), Action.AWAIT, evaluated=False)

@@ -24,6 +24,17 @@ class ObjectChanged(Exception):  # noqa: N818 - no failure: the object moved on 
     """The object is not the one the step was decided for."""
 
 
+class ObjectDisputed(ObjectChanged):
+    """A worker says so. Where a reading finds the object unchanged nevertheless, it must not be tried in a hot loop."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(
+            message
+            or "a worker finds another object of this name than the one that was read; "
+            "do all workers use the same cluster?"
+        )
+
+
 class Publisher:
     """Tells what changed about one Proxy.
 
@@ -100,7 +111,7 @@ class Publisher:
             return
         write = messages.StatusWrite(reference=self._reference(uid), status=status, events=events_of(previous, status))
         if not await activity_calls.write_status(write, patience):
-            raise ObjectChanged
+            raise ObjectDisputed
         if uid == state.uid:
             state.status = status
 

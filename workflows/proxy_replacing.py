@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from model.reasons import Cause, Provisioned
     from workflows import activity_calls
     from workflows.proxy_pace import Wake
-    from workflows.proxy_publishing import ObjectChanged
+    from workflows.proxy_publishing import ObjectDisputed
     from workflows.proxy_run import Run
     from workflows.proxy_waiting import wait_unless_overtaken
 
@@ -28,10 +28,10 @@ async def replace(run: Run, proxy: Proxy, step: Step) -> None:
     proxy_replacement.begin(state, proxy, step.cause or Cause.SPEC, run.now())
     proxy_facts.forget_health(state)
     run.pace.clear(Wake.AGE)
-    if _drain_seconds_left(run) > 0:
+    if _drain_seconds_left(run, proxy) > 0:
         drains = f"it drains its leases for up to {proxy.spec.drain_seconds} s"
         await run.publish_step(proxy, reason, drains, required=True)
-        await _drain(run, instance)
+        await _drain(run, proxy, instance)
     # Whatever comes of the removal, the provider is asked again before anything else is decided.
     run.observed = Observed()
     await run.publish_step(proxy, reason, required=True)
@@ -68,7 +68,7 @@ async def remove_instance(run: Run, instance: InstanceRecord, *, replacing: bool
     removing = activity_calls.start_removing(run.route(), remove)
     await wait_unless_overtaken(run, removing)
     if not await removing:
-        raise ObjectChanged
+        raise ObjectDisputed
 
 
 async def abandon(run: Run) -> None:
@@ -91,7 +91,7 @@ async def abandon(run: Run) -> None:
         workflow.logger.warning("%s is left with its marks on", state.instance.provider_id)
 
 
-async def _drain(run: Run, instance: InstanceRecord) -> None:
+async def _drain(run: Run, proxy: Proxy, instance: InstanceRecord) -> None:
     """Wait until no lease runs on it, at most to the end of its drain; a broker out of reach delays it no further.
 
     Raises:
@@ -103,7 +103,7 @@ async def _drain(run: Run, instance: InstanceRecord) -> None:
     drain = messages.DrainProxy(
         reference=run.reference(), instance=instance.incarnation, ends_at=int(replacing.drain_ends_at * 1000)
     )
-    draining = activity_calls.start_draining(drain, _drain_seconds_left(run))
+    draining = activity_calls.start_draining(drain, _drain_seconds_left(run, proxy))
 
     def goes_on() -> bool:
         return run.next_step().action is Action.REPLACE and not workflow.info().is_continue_as_new_suggested()
@@ -115,9 +115,12 @@ async def _drain(run: Run, instance: InstanceRecord) -> None:
         workflow.logger.warning("leases on %s are not waited for: %s", instance.provider_id, error.cause or error)
 
 
-def _drain_seconds_left(run: Run) -> float:
+def _drain_seconds_left(run: Run, proxy: Proxy) -> float:
+    """Return how long leases may still run; a clock that was set back makes no drain longer than it was asked for."""
     replacing = run.state.replacing
-    return replacing.drain_ends_at - run.now() if replacing is not None and run.state.is_replacing else 0.0
+    if replacing is None or not run.state.is_replacing:
+        return 0.0
+    return min(replacing.drain_ends_at - run.now(), float(proxy.spec.drain_seconds))
 
 
 def _instance_of(run: Run) -> InstanceRecord:

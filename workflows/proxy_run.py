@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import activity_calls
     from workflows.activity_failures import failure_from
     from workflows.proxy_background import Background
+    from workflows.proxy_disputes import Disputes
     from workflows.proxy_pace import Pace, Wake
     from workflows.proxy_publishing import Publisher
 
@@ -39,6 +40,7 @@ class Run:
         self.publisher = Publisher(state)
         self.background = Background()
         self.pace = Pace()
+        self.disputes = Disputes()
         self.reading: messages.ProxyReading | None = None
         self.observed = Observed()
         self.poked = True
@@ -100,6 +102,11 @@ class Run:
         self.forget_retry()
         self.state.create_not_before = 0.0
 
+    def forget_failure(self) -> None:
+        """The step that failed has succeeded, or is not wanted any more."""
+        self.state.failure, self.state.failed_action = None, ""
+        self.forget_retry()
+
     def forget_retry(self) -> None:
         """Nothing has to be waited out any more."""
         self.state.failures_in_a_row = 0
@@ -114,18 +121,21 @@ class Run:
         """
         state, instance = self.state, answer.instance
         is_removal = state.failed_action in (Action.REPLACE, Action.DELETE)
-        if action == state.failed_action or (instance is not None and instance.ip and not is_removal):
-            state.failure, state.failed_action = None, ""
-            self.forget_retry()
+        is_over = is_removal if instance is None else instance.ip and not is_removal
+        if action == state.failed_action or is_over:
+            self.forget_failure()
         self.awaited_too_long = False
         state.entry_hash = answer.entry_hash or state.entry_hash
         before = state.instance
         if instance is None:
             if before is not None:
-                proxy_facts.note_end(state, before.incarnation, self.now())
+                self._note_gone(before)
             self.observed = Observed(presence=Presence.ABSENT)
             return
         presence = deciding.PRESENCE_OF_STATE[instance.state]
+        if action is Action.CREATE:
+            # One that was taken for ended is there again: should it end again, that counts.
+            state.ended_incarnation = ""
         if presence is Presence.STOPPED:
             proxy_facts.note_end(state, instance.incarnation, self.now())
         self.observed = Observed(presence=presence, spec_hash=instance.spec_hash, incarnation=instance.incarnation)
@@ -136,6 +146,15 @@ class Run:
             ip=instance.ip if presence is Presence.RUNNING else "",
             created_at=instance.created_at.timestamp(),
         )
+
+    def _note_gone(self, instance: InstanceRecord) -> None:
+        """Take in that the instance on record is no more; a rotation that was asked for is met by that."""
+        state = self.state
+        proxy_facts.note_end(state, instance.incarnation, self.now())
+        if state.replacing is None:
+            proxy_replacement.settle_rotation(state)
+        state.instance = state.replacing = None
+        proxy_facts.forget_health(state)
 
     def next_step(self) -> Step:
         """Return what is to be done next, going by the object as read last.
@@ -205,39 +224,13 @@ class Run:
             reason, message = failure.reason, failure.message
         await self.publish(proxy, reason, message, required=required, evaluated=evaluated)
 
-    async def fail(self, failure: Failure, action: str, *, evaluated: bool = True) -> None:
-        """Show a failure and plan the next try.
-
-        Args:
-            failure: What failed.
-            action: The step it came from.
-            evaluated: Whether the step was decided with the instance's state known.
-        """
-        state, reading = self.state, self.reading
-        proxy = reading.proxy if reading is not None else None
-        state.failure, state.failed_action = failure, action
-        state.failures_in_a_row += 1
-        wait = failures.wait_after(failure, state.failures_in_a_row)
-        if failure.latched and (proxy is None or proxy.deleting):
-            wait = failures.SLOW_WAIT_SECONDS
-        elif failure.latched and proxy is not None and reading is not None:
-            state.failed_cause = failures.failed_cause(
-                proxy.generation, reading.spec_hash, state.entry_hash, state.handled_retry
-            )
-        if wait is not None:
-            self.pace.set(Wake.RETRY, self.now() + wait)
-        if proxy is not None and proxy.uid != state.uid:
-            await self.publisher.explain_wait(proxy, f"the former object's instance is not gone yet: {failure.message}")
-        elif proxy is not None:
-            await self.publish(proxy, failure.reason, failure.message, evaluated=evaluated)
-            self.keep_watching_what_runs(proxy)
-
     # ------------------------------------------------------------------ what lasts
 
     def plan_replacement(self, proxy: Proxy) -> None:
         """Wake up when the instance reaches its maximum age."""
         ages_at = proxy_replacement.replace_at(self.state, proxy)
-        if ages_at is None:
+        # While none can be made in its place it stays, however old: what makes the cloud-init readable pokes.
+        if ages_at is None or (self.reading is not None and not self.reading.spec_hash):
             self.pace.clear(Wake.AGE)
         else:
             self.pace.set(Wake.AGE, ages_at)

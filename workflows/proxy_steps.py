@@ -6,15 +6,16 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from model import failures, messages, names, proxy_facts, proxy_replacement, spec_hash
+    from model import failures, messages, names, proxy_facts, spec_hash
     from model.decide import Action, Observed, Presence, Step
     from model.failures import Failure
     from model.proxy import Proxy
     from model.reasons import Provisioned
     from workflows import activity_calls, proxy_replacing
     from workflows.activity_failures import certainly_made_nothing, failure_from
+    from workflows.proxy_failing import fail
     from workflows.proxy_pace import Wake
-    from workflows.proxy_publishing import ObjectChanged
+    from workflows.proxy_publishing import ObjectDisputed
     from workflows.proxy_run import Run
     from workflows.proxy_waiting import wait_for_create, wait_unless_overtaken
 
@@ -38,9 +39,7 @@ async def execute(run: Run, step: Step) -> bool:
         raise RuntimeError(f"{step.action} was decided on without an object")
     match step.action:
         case Action.ADD_FINALIZER:
-            await run.publish(proxy, Provisioned.CREATING)
-            run.reading = await activity_calls.add_finalizer(run.reference())
-            await run.take_reading(run.reading)
+            await _add_finalizer(run, proxy)
         case Action.LOOK:
             await _look(run, proxy)
         case Action.CREATE:
@@ -71,11 +70,20 @@ async def wait_out(run: Run) -> None:
         run.keep_watching_what_runs(proxy)
 
 
+async def _add_finalizer(run: Run, proxy: Proxy) -> None:
+    await run.publish_step(proxy, Provisioned.CREATING)
+    run.reading = await activity_calls.add_finalizer(run.reference())
+    await run.take_reading(run.reading)
+    now = run.reading.proxy
+    if now is not None and now.uid == proxy.uid and not now.deleting and names.FINALIZER not in now.finalizers:
+        raise ObjectDisputed(f"the finalizer {names.FINALIZER} does not stay on the object; what takes it off?")
+
+
 async def _look(run: Run, proxy: Proxy) -> None:
     state, record = run.state, run.state.instance
     if proxy.deleting:
         await run.publish_step(proxy, Provisioned.DELETING, evaluated=False)
-    elif record is not None and record.ip:
+    elif record is not None and record.ip and not state.is_replacing:
         # A new verdict takes effect before the provider is asked, which may take long.
         await run.publish_step(proxy, Provisioned.RUNNING, run.running_message(), evaluated=False)
     asked_before = run.asked_again
@@ -88,10 +96,6 @@ async def _look(run: Run, proxy: Proxy) -> None:
             raise
         return
     if run.observed.presence is Presence.ABSENT and record is not None:
-        if state.replacing is None:
-            proxy_replacement.settle_rotation(state)
-        state.instance = state.replacing = None
-        proxy_facts.forget_health(state)
         await run.publish(proxy, Provisioned.INSTANCE_MISSING, f"{record.provider_id} is gone")
     elif run.observed.presence is not Presence.ABSENT:
         state.create_may_land_until = 0.0
@@ -188,13 +192,18 @@ async def _release(run: Run, proxy: Proxy) -> bool:
         run.observed = Observed()
         run.pace.set(Wake.RETRY, state.create_may_land_until)
         return True
-    await run.publish(proxy, Provisioned.DELETING)
+    if state.failed_action == Action.RELEASE:
+        await run.publish_step(proxy, Provisioned.DELETING)
+    else:
+        await run.publish(proxy, Provisioned.DELETING)
     if proxy.skips_cleanup and proxy.spec.managed:
         await proxy_replacing.abandon(run)
     await activity_calls.release_finalizers(run.reference())
     state.instance = None
     state.create_may_land_until = 0.0
-    run.poked = True
+    now = (await run.read()).proxy
+    if now is not None and now.uid == proxy.uid and now.our_finalizers:
+        raise ObjectDisputed(f"the finalizers {', '.join(now.our_finalizers)} do not come off the object")
     return False
 
 
@@ -215,7 +224,7 @@ async def _hold(run: Run, proxy: Proxy, reason: Provisioned) -> None:
     message = f'provider "{proxy.spec.provider}" is not in the providers config'
     if reason is Provisioned.CLOUD_INIT_ERROR and reading is not None:
         message = reading.cloud_init_error
-    await run.fail(Failure(reason=reason, message=message), Action.HOLD)
+    await fail(run, Failure(reason=reason, message=message), Action.HOLD)
 
 
 async def _pause(run: Run, proxy: Proxy) -> None:
@@ -248,4 +257,4 @@ async def _record_spec_hash(run: Run, proxy: Proxy) -> None:
 
 def _require(done: bool) -> None:
     if not done:
-        raise ObjectChanged
+        raise ObjectDisputed

@@ -1,6 +1,8 @@
 """How a Proxy's workflow waits for an activity that must end before anything else, and what may cut that short."""
 
+import contextlib
 from collections.abc import Callable
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.workflow import ActivityHandle
@@ -13,6 +15,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.proxy_background import cancel_quietly
     from workflows.proxy_publishing import ObjectChanged
     from workflows.proxy_run import Run
+
+_READS_APART = timedelta(seconds=30)
 
 Waited = ActivityHandle[messages.InstanceAnswer] | ActivityHandle[bool] | ActivityHandle[int]
 
@@ -27,6 +31,10 @@ async def wait_for_create(
     """
     while not handle.done():
         await workflow.wait_condition(lambda: handle.done() or run.poked)
+        if not handle.done() and workflow.info().is_continue_as_new_suggested():
+            # The run cannot be closed before the create has ended, so its history must grow slowly now.
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(handle.done, timeout=_READS_APART)
         if handle.done():
             break
         run.poked = False
@@ -38,7 +46,9 @@ async def wait_for_create(
             raise ObjectChanged
         proxy_replacement.take_rotation(run.state, now)
         if now.deleting or now.is_paused:
-            await run.publish(now, Provisioned.DELETING, "a create is under way", evaluated=False)
+            # Whatever has become of the object: what is made for it has to be known before it can be removed.
+            with contextlib.suppress(ObjectChanged):
+                await run.publish(now, Provisioned.DELETING, "a create is under way", evaluated=False)
     answer = await handle
     # Whatever was read meanwhile is taken in only now, when it is known what was made.
     run.poked = True
@@ -73,7 +83,11 @@ async def wait_unless_overtaken(run: Run, handle: Waited, still_wanted: Callable
         if proxy is not None and proxy.uid == run.state.uid:
             reason = Provisioned.DELETING if proxy.deleting else Provisioned.RUNNING
             if proxy.deleting or run.state.runs:
-                await run.publish(proxy, reason, run.running_message(), evaluated=False)
+                try:
+                    await run.publish(proxy, reason, run.running_message(), evaluated=False)
+                except ObjectChanged:
+                    cancel_quietly(handle)
+                    raise
         if _urgency(reading) != before or not still_wanted():
             cancel_quietly(handle)
             raise ObjectChanged

@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 
 with workflow.unsafe.imports_passed_through():
     from model.errors import cut
-    from model.provider_health import NO_WORKER, TIMEOUT
+    from model.provider_health import API_ERROR, NO_WORKER, TIMEOUT
 
 _LINE_BYTES = 300
 
@@ -18,7 +18,8 @@ def word_and_message(error: ActivityError, task_queue: str) -> tuple[str, str]:
             return NO_WORKER, f"no worker serves task queue {task_queue}"
         return TIMEOUT, f"{error.activity_type} did not finish in time"
     if isinstance(cause, ApplicationError):
-        return (cause.type or "Error").removesuffix("Error"), cause.message
+        word = cause.type or "Error"
+        return word if word == API_ERROR else word.removesuffix("Error") or word, cause.message
     return "Error", str(cause or error)
 
 

@@ -19,6 +19,7 @@ from app.dev.ports import LOOPBACK
 
 PAGE = "Hello from a site that only a trusted client can read.\nThis page came over TLS.\n"
 PROBE_PATH = "/generate_204"
+EXIT_IP_HEADER = "X-Exit-IP"
 _VALIDITY = timedelta(days=1)
 
 
@@ -46,34 +47,36 @@ class Origin:
 
 
 @contextlib.asynccontextmanager
-async def https_origin(directory: Path) -> AsyncIterator[Origin]:
-    """Serve the page at ``/`` and 204 at ``/generate_204`` on a free loopback port while the body runs.
+async def https_origin(directory: Path, address: str = LOOPBACK) -> AsyncIterator[Origin]:
+    """Serve the page at ``/`` and 204 at ``/generate_204`` on a free port while the body runs.
 
     Args:
         directory: New keys and certificates go here, readable for their owner alone.
+        address: Of this machine, to listen on and to issue the certificate for.
     """
-    context, authority = _make_certificates(directory)
+    context, authority = _make_certificates(directory, address)
     application = web.Application()
     application.add_routes([web.get("/", _page), web.get(PROBE_PATH, _no_content)])
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, LOOPBACK, 0, ssl_context=context).start()
+        await web.TCPSite(runner, address, 0, ssl_context=context).start()
         port = runner.addresses[0][1]
-        yield Origin(url=f"https://{LOOPBACK}:{port}/", authority=authority)
+        yield Origin(url=f"https://{address}:{port}/", authority=authority)
     finally:
         await runner.cleanup()
 
 
-async def _page(_request: web.Request) -> web.Response:
-    return web.Response(text=PAGE)
+async def _page(request: web.Request) -> web.Response:
+    return web.Response(text=f"{PAGE}It was fetched from {request.remote}.\n")
 
 
-async def _no_content(_request: web.Request) -> web.Response:
-    return web.Response(status=204)
+async def _no_content(request: web.Request) -> web.Response:
+    """Answer the probe, and tell it from where it came."""
+    return web.Response(status=204, headers={EXIT_IP_HEADER: request.remote or ""})
 
 
-def _make_certificates(directory: Path) -> tuple[ssl.SSLContext, Path]:
+def _make_certificates(directory: Path, address: str) -> tuple[ssl.SSLContext, Path]:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -86,7 +89,7 @@ def _make_certificates(directory: Path) -> tuple[ssl.SSLContext, Path]:
         .add_extension(signs_certificates(), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOOPBACK))])
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
     server = (
         certificate_builder(subject, issuer, server_key, now, _VALIDITY)
         .add_extension(names, critical=False)

@@ -1,5 +1,6 @@
 """What a Pod's object says of the instance it is."""
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -7,6 +8,7 @@ from typing import Any
 
 from model import names
 from model.instance import Instance, InstanceState
+from providers.kubernetes.api_errors import NoAnswerError
 from providers.kubernetes.identifiers import provider_id
 
 Pod = Mapping[str, Any]
@@ -21,23 +23,46 @@ def instance_from_pod(pod: Pod) -> Instance:
     """Return the instance.
 
     Raises:
-        ValueError: It is no Pod; likewise ``KeyError`` and ``TypeError``.
+        NoAnswerError: Something in the Pod has a type that no API server gives it.
     """
+    try:
+        return _read(pod)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        metadata = pod["metadata"]
+        where = f"Pod {metadata['namespace']}/{metadata['name']}"
+        raise NoAnswerError(f"{where} cannot be read: {type(error).__name__}") from None
+
+
+def _read(pod: Pod) -> Instance:
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
+    created_at = datetime.fromisoformat(metadata["creationTimestamp"])
+    if created_at.tzinfo is None:
+        raise ValueError("no time zone")
     state, message = _state(pod)
     return Instance(
         provider_id=provider_id(metadata["namespace"], metadata["name"]),
         incarnation=metadata["uid"],
         name=metadata["name"],
         state=state,
-        ip=pod["status"]["podIP"] if state is InstanceState.RUNNING else "",
+        ip=_address(pod["status"]["podIP"]) if state is InstanceState.RUNNING else "",
         uid=labels.get(names.MARK_UID, ""),
         installation=labels.get(names.MARK_INSTALLATION, ""),
         spec_hash=labels.get(names.MARK_SPEC_HASH, ""),
-        created_at=datetime.fromisoformat(metadata["creationTimestamp"]),
+        created_at=created_at,
         message=message,
     )
+
+
+def _address(value: Any) -> str:
+    # A number is an address too to Python.
+    return str(ipaddress.ip_address(_string(value)))
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} is no string")
+    return value
 
 
 def is_going(pod: Pod) -> bool:
@@ -47,7 +72,7 @@ def is_going(pod: Pod) -> bool:
 
 def _state(pod: Pod) -> tuple[InstanceState, str]:
     status = pod.get("status") or {}
-    phase = status.get("phase")
+    phase = _string(status["phase"]) if status.get("phase") is not None else None
     if is_going(pod):
         return InstanceState.STOPPED, _going(pod)
     if phase in ("Failed", "Succeeded"):

@@ -64,7 +64,9 @@ class Pods:
 
     async def list_named(self, name: str) -> list[Pod]:
         """Return every Pod in scope of that name."""
-        return await self._list({"fieldSelector": f"metadata.name={name}"})
+        # Not in pages: they are read from the API server's store, every Pod of the cluster for a few that match, while
+        # it answers a list without pages from memory.
+        return await self._list({"fieldSelector": f"metadata.name={name}"}, page_size=0)
 
     async def change(self, namespace: str, name: str, uid: str, change: Change) -> Pod | None:
         """Change the metadata of exactly this Pod, from what it is when it is written.
@@ -101,21 +103,22 @@ class Pods:
                     raise
         raise TransientError(f"Pod {namespace}/{name} keeps changing; call again")
 
-    async def _list(self, selector: Mapping[str, str]) -> list[Pod]:
+    async def _list(self, selector: Mapping[str, str], page_size: int | None = None) -> list[Pod]:
         for _ in range(_TRIES):
             try:
-                return await self._list_once(selector)
+                return await self._list_once(selector, PAGE_SIZE if page_size is None else page_size)
             except RefusedError as error:
                 if error.code != GONE:
                     raise
         raise TransientError("the list of Pods takes longer than the API server keeps it; call again")
 
-    async def _list_once(self, selector: Mapping[str, str]) -> list[Pod]:
+    async def _list_once(self, selector: Mapping[str, str], page_size: int) -> list[Pod]:
         path = collection(self._scope)
         pods: list[Pod] = []
         token = ""
         while True:
-            paging: dict[str, str | int] = {"limit": PAGE_SIZE} | ({"continue": token} if token else {})
+            paging: dict[str, str | int] = {"limit": page_size} if page_size else {}
+            paging |= {"continue": token} if token else {}
             page = await self._server.request("GET", path, query={**selector, **paging})
             metadata, items = page.get("metadata"), page.get("items")
             if page.get("kind") != "PodList" or not isinstance(metadata, Mapping) or not isinstance(items, list):
@@ -154,6 +157,9 @@ def _pod(body: Any, name: str = "") -> Pod:
     strings = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     if not isinstance(metadata, Mapping) or not all(isinstance(metadata.get(key), str) for key in strings):
         raise NoAnswerError("the API server's answer is no Pod")
+    labels = metadata.get("labels") or {}
+    if not isinstance(labels, Mapping) or not all(isinstance(value, str) for value in labels.values()):
+        raise NoAnswerError(f"the labels of Pod {metadata['namespace']}/{metadata['name']} are none")
     if name and metadata["name"] != name:
         raise NoAnswerError(f"the API server answered Pod {metadata['name'][:80]} instead of {name}")
     pod: Pod = body

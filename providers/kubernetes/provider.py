@@ -71,11 +71,12 @@ class KubernetesProvider(Provider, Checker, MarkEditor):
         namespace = self._settings.namespace
         if namespace:
             pod = await self._get(namespace, name)
-            return instance_from_pod(pod) if pod is not None else None
+            return _instance(pod) if pod is not None else None
         with _errors_of_the_contract():
             pods = await self._pods.list_named(name)
-        # The oldest of those that carry marks; one of a stranger elsewhere is in nobody's way.
-        instances = sorted(map(instance_from_pod, pods), key=lambda one: (not one.uid, one.created_at, one.provider_id))
+        # A name is made of the uid: a Pod with another mark or none is a stranger's, elsewhere and in nobody's way.
+        own = [one for one in map(_instance, pods) if names.instance_name(one.uid) == name]
+        instances = sorted(own, key=lambda one: (one.created_at, one.provider_id))
         return instances[0] if instances else None
 
     async def get(self, provider_id: str) -> Instance:
@@ -90,10 +91,10 @@ class KubernetesProvider(Provider, Checker, MarkEditor):
         pod = await self._get(*identifiers.parse(provider_id))
         if pod is None:
             raise NotFoundError(f"Pod {provider_id} is gone")
-        return instance_from_pod(pod)
+        return _instance(pod)
 
     async def delete(self, provider_id: str, incarnation: str) -> None:
-        """Delete the Pod; one that is being deleted already is left to its node.
+        """Delete the Pod; one that is being deleted already, and soon, is left to its node.
 
         Raises:
             PermanentError: The id is malformed.
@@ -102,7 +103,7 @@ class KubernetesProvider(Provider, Checker, MarkEditor):
         """
         namespace, name = identifiers.parse(provider_id)
         pod = await self._get(namespace, name)
-        if pod is None or is_going(pod) or incarnation not in ("", pod["metadata"]["uid"]):
+        if pod is None or _is_soon_gone(pod) or incarnation not in ("", pod["metadata"]["uid"]):
             return
         with _errors_of_the_contract():
             await self._pods.delete(namespace, name, pod["metadata"]["uid"], pod_spec.GRACE_SECONDS)
@@ -116,7 +117,7 @@ class KubernetesProvider(Provider, Checker, MarkEditor):
         """
         with _errors_of_the_contract():
             pods = await self._pods.list_managed()
-        return [instance_from_pod(pod) for pod in pods]
+        return [_instance(pod) for pod in pods]
 
     async def check(self) -> list[TargetHealth]:
         """Return one verdict: the API server answers and lets us do with Pods what the other methods do."""
@@ -179,26 +180,28 @@ class KubernetesProvider(Provider, Checker, MarkEditor):
                 raise
 
     async def _adopted(self, pod: Pod, request: CreateRequest) -> Instance:
-        """Return the Pod that is there as an instance of ours, with our installation's mark on it.
+        """Return the Pod that is there as an instance of ours, with our marks on it.
 
         Raises:
             NameTakenError: It is somebody else's.
             TransientError: It is going away.
         """
         _check_ours(pod, request)
-        if names.MARK_INSTALLATION in _labels(pod):
-            return instance_from_pod(pod)
+        # Somebody may have taken off by hand what lists are made by.
+        wanted = {names.MARK_MANAGED: names.MARK_MANAGED_VALUE, names.MARK_INSTALLATION: request.installation}
+        if wanted.items() <= _labels(pod).items():
+            return _instance(pod)
 
         def ours(current: Pod) -> Mapping[str, Any] | None:
             _check_ours(current, request)
-            return {"labels": {names.MARK_INSTALLATION: request.installation}}
+            return {"labels": wanted}
 
         metadata = pod["metadata"]
         with _errors_of_the_contract():
             marked = await self._pods.change(metadata["namespace"], metadata["name"], metadata["uid"], ours)
         if marked is None:
             raise TransientError(f"Pod {request.name} went away while it was adopted; call again")
-        return instance_from_pod(marked)
+        return _instance(marked)
 
 
 def create_provider(name: str, settings: KubernetesSettings) -> Provider:
@@ -234,6 +237,16 @@ def _is_proxy(owner: Mapping[str, Any]) -> bool:
 def _labels(pod: Pod) -> Mapping[str, str]:
     labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
     return labels
+
+
+def _is_soon_gone(pod: Pod) -> bool:
+    """Whether the Pod is being deleted with no more grace than ours; somebody may have given it hours by hand."""
+    return is_going(pod) and int(pod["metadata"].get("deletionGracePeriodSeconds") or 0) <= pod_spec.GRACE_SECONDS
+
+
+def _instance(pod: Pod) -> Instance:
+    with _errors_of_the_contract():
+        return instance_from_pod(pod)
 
 
 @contextlib.contextmanager

@@ -38,6 +38,8 @@ def squid_config(name: str, port: int) -> str:
         f"visible_hostname {name}",
         # The node's own services and a cloud's metadata server stay out of reach.
         "acl machine_itself dst 0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10",
+        # The metadata servers that are not at 169.254.169.254: Alibaba, Azure, Oracle, AWS and Google over IPv6.
+        "acl machine_itself dst 100.100.100.200 168.63.129.16 192.0.0.192 fd00:ec2::254 fd20:ce::254",
         "http_access deny manager",
         "http_access deny machine_itself",
         "http_access allow all",

@@ -26,6 +26,8 @@ STACK_BYTES = 512 * 1024
 BACKLOG = 512
 CONNECT_TIMEOUT = 10.0
 IDLE_TIMEOUT = 300
+METADATA_SERVERS = ("100.100.100.200", "168.63.129.16", "192.0.0.192")
+"""Those of clouds that are not at the link-local 169.254.169.254: Alibaba, Azure, Oracle."""
 HIDDEN_HEADERS = "via,forwarded,x-forwarded-for"
 
 
@@ -58,7 +60,7 @@ def connect_from(outgoing_address: str, address: tuple[str, int], **_options: An
     failure = OSError(f"{address[0]} has no address that is allowed")
     for *_, target in socket.getaddrinfo(*address, socket.AF_INET, socket.SOCK_STREAM):
         host = ipaddress.IPv4Address(target[0])
-        if host.is_loopback or host.is_link_local or host.is_unspecified:
+        if host.is_loopback or host.is_link_local or host.is_unspecified or str(host) in METADATA_SERVERS:
             continue
         try:
             return socket.create_connection((str(host), address[1]), CONNECT_TIMEOUT, (outgoing_address, 0))

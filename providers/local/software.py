@@ -19,6 +19,8 @@ the machine, which can be 2^30."""
 LOG_FILE = "proxy.log"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where shm_open(3) puts named segments on Linux
 _MACHINE_ITSELF = "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10"
+_METADATA_SERVERS = "100.100.100.200 168.63.129.16 192.0.0.192 fd00:ec2::254 fd20:ce::254"
+"""Those that are not at 169.254.169.254: Alibaba, Azure, Oracle, AWS and Google over IPv6."""
 _SQUID_FALLBACK = "/usr/sbin/squid"
 _PASSED_ON = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TZ")
 
@@ -116,7 +118,8 @@ def squid_config(record: InstanceRecord) -> str:
     """
     outgoing = outgoing_address(record)
     # From an address that others reach, the services of the machine itself must stay out of reach.
-    protect = [f"acl machine_itself dst {_MACHINE_ITSELF}", "http_access deny machine_itself"] if outgoing else []
+    services = [f"acl machine_itself dst {addresses}" for addresses in (_MACHINE_ITSELF, _METADATA_SERVERS)]
+    protect = [*services, "http_access deny machine_itself"] if outgoing else []
     lines = [
         f"http_port {record.address}:{record.port}",
         *([f"tcp_outgoing_address {outgoing}"] if outgoing else []),

@@ -160,3 +160,19 @@ async def test_a_worker_that_sees_one_namespace_refuses_unless_told_otherwise(wo
         await ActivityEnvironment().run(world.activities("team-a").find_orphans, query)
     allowed = world.activities("team-a", allow_namespaced=True)
     assert (await ActivityEnvironment().run(allowed.find_orphans, query)).spared == {"seen-once": 1}
+
+
+async def test_a_uid_that_changed_meanwhile_saves_the_instance(world: World) -> None:
+    """What was seen twice as an orphan is another Proxy's now."""
+    seen = world.box.add("u")
+    world.box.instances["id-u"] = dataclasses.replace(seen, uid="another")
+    assert await world.collect(seen) == ALREADY_GONE
+    assert world.box.deleted == []
+
+
+async def test_uids_are_looked_up_in_a_complete_list_only(world: World) -> None:
+    world.shows(item("a"))
+    found = await ActivityEnvironment().run(world.activities().existing_uids, ["uid-a", "gone"])
+    assert found == ["uid-a"]
+    with pytest.raises(ApplicationError, match="sees only the Proxies of namespace"):
+        await ActivityEnvironment().run(world.activities("team-a").existing_uids, ["gone"])

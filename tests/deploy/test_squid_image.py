@@ -68,6 +68,13 @@ def test_what_is_no_number_is_refused_by_name(path: str, name: str, value: str) 
     assert name in done.stderr
 
 
+@pytest.mark.parametrize("value", ["a\nhttp_access allow manager", "a b", "$(id)", "`id`"])
+def test_a_host_name_adds_nothing_to_the_configuration(path: str, value: str) -> None:
+    done = start(path, HOSTNAME=value)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "HOSTNAME" in done.stderr
+
+
 def test_it_is_configured_as_the_squids_of_the_local_provider() -> None:
     record = InstanceRecord(
         name="proxy-a",

@@ -1,9 +1,8 @@
 """What is really there, seen from every side: objects, the box's records, processes, ports and the lease API."""
 
 import asyncio
-import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -12,6 +11,9 @@ from typing import Any
 import aiohttp
 import psutil
 
+from cluster.connection import ClusterConnection
+from cluster.errors import ClusterError
+from cluster.proxies import collection_path
 from model.instance import Instance
 from model.names import instance_name
 from model.proxy import Placement
@@ -23,7 +25,6 @@ from providers.local.settings import LocalSettings, Software
 from tests.e2e.system import System, condition
 
 FINALIZER = "crawl.example.com/finalizer"
-_LIST_TRIES = 5
 SPEC_HASH = "crawl.example.com/spec-hash"
 
 
@@ -36,15 +37,19 @@ class FleetState:
         records: The box's instances by their name.
         processes: Living proxy processes by instance.
         listed: What the lease API lists, by the Proxy's name.
+        unseen: What could not be looked at; nothing can be said then.
     """
 
     objects: Mapping[str, dict[str, Any]]
     records: Mapping[str, InstanceRecord]
     processes: Mapping[str, list[psutil.Process]]
     listed: Mapping[str, dict[str, Any]]
+    unseen: Sequence[str] = ()
 
     def problems_of_running(self, name: str) -> list[str]:
         """Return what is not true about a Proxy that should be Ready, on one process of its own."""
+        if self.unseen:
+            return list(self.unseen)
         body = self.objects.get(name)
         if body is None:
             return ["there is no object"]
@@ -57,6 +62,8 @@ class FleetState:
 
     def problems_of_gone(self, name: str, uid: str) -> list[str]:
         """Return what is left of a Proxy that should be gone."""
+        if self.unseen:
+            return list(self.unseen)
         left = {
             "object": name in self.objects,
             "record": instance_name(uid) in self.records,
@@ -117,31 +124,41 @@ class Fleet:
 
     def __init__(self, system: System, network: IPv4Network) -> None:
         self._system = system
+        self._connection: ClusterConnection | None = None
         self._state_dir = system.directory / "providers" / "box"
         self._records = RecordStore(self._state_dir)
         self._settings = LocalSettings(software=Software.AUTO, networks=(network,), state_dir=self._state_dir)
         local = {"software": "auto", "addresses": [str(network)], "stateDir": str(self._state_dir)}
         system.write_providers({"name": "box", "type": "local", "local": local})
 
+    async def close(self) -> None:
+        """Close the connection to the API server."""
+        if self._connection is not None:
+            await self._connection.close()
+
     async def look(self) -> FleetState:
         """Look at everything."""
-        result = await self._system.kubectl.arun("get", "px", "-o", "json")
-        bodies = json.loads(result.stdout)["items"] if result.returncode == 0 else []
+        objects, listed = await self._objects(), await self._system.try_to_list_proxies()
         records, processes = await asyncio.to_thread(self._look_at_box)
+        parts = {"API server": objects, "lease API": listed}
         return FleetState(
-            objects={body["metadata"]["name"]: body for body in bodies},
+            objects=objects or {},
             records=records,
             processes=processes,
-            listed=await self._listed(),
+            listed=listed or {},
+            unseen=[f"the {part} does not answer" for part, seen in parts.items() if seen is None],
         )
 
-    async def _listed(self) -> dict[str, dict[str, Any]]:
-        """Return the lease API's list, asked again while a busy broker has no answer in time."""
-        for _ in range(_LIST_TRIES):
-            if listed := await self._system.list_proxies():
-                return listed
-            await asyncio.sleep(0.2)
-        return {}
+    async def _objects(self) -> dict[str, dict[str, Any]] | None:
+        """Return the Proxies by name, or None while the API server does not answer."""
+        kubectl = self._system.kubectl
+        if self._connection is None:
+            self._connection = await ClusterConnection.connect(kubectl.kubeconfig)
+        try:
+            pages = [items async for _, items in self._connection.pages(collection_path(kubectl.namespace))]
+        except ClusterError:
+            return None
+        return {body["metadata"]["name"]: body for items in pages for body in items}
 
     def _look_at_box(self) -> tuple[dict[str, InstanceRecord], dict[str, list[psutil.Process]]]:
         records = {record.name: record for record in self._records.all()}

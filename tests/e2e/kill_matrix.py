@@ -1,20 +1,22 @@
 """One process killed at every boundary of one operation: a Proxy per boundary, all of them held when it dies."""
 
 import asyncio
+import contextlib
 import secrets
+import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from model.instance import InstanceState
 from tests.e2e.fleet_state import Fleet, FleetState, answers_connect
-from tests.e2e.gates import Boundary, Gates
+from tests.e2e.gates import Gates
+from tests.e2e.kill_cells import ACTIVITIES, Cell, Operation, cells_of
 from tests.e2e.polling import eventually
 from tests.e2e.system import System, condition
 from tests.e2e.victims import Victim
@@ -23,56 +25,22 @@ from tests.support.kubectl import proxy
 
 FIRST_PORT, OTHER_PORT = 3128, 3129
 _DRAIN_SECONDS = 5
-_MAYBE = "await_instance"
-"""Comes to pass unless a proxy serves before its create has returned."""
-_READY_SECONDS = 150.0
-_GATES_SECONDS = 120.0
-_SETTLE_SECONDS = 180.0
-
-
-class Operation(StrEnum):
-    """What is under way when something dies."""
-
-    CREATE = "create"
-    REPLACE = "replace"
-    DELETE = "delete"
-
-
-_ALWAYS = {"read_proxy", "write_status", "tell_broker"}
-_MAKING = {"create_instance", "record_spec_hash", "watch_health"}
-ACTIVITIES = {
-    Operation.CREATE: _ALWAYS | _MAKING | {"add_finalizer", "look_for_instance"},
-    Operation.REPLACE: _ALWAYS | _MAKING | {"drain_proxy", "remove_instance"},
-    Operation.DELETE: _ALWAYS | {"remove_instance", "look_for_instance", "release_finalizers"},
-}
-"""What an operation does at least; what else it does is found by watching one."""
-
-
-@dataclass
-class Cell:
-    """One boundary, the Proxy that is held there, and what became of it."""
-
-    boundary: Boundary
-    proxy: str
-    uid: str = ""
-    incarnation: str = ""
-    held: bool = False
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def may_be_missed(self) -> bool:
-        """Whether it depends on the order of events if it comes to that."""
-        return self.boundary.occurrence > 1 or self.boundary.activity == _MAYBE
-
-    @property
-    def result(self) -> str:
-        if self.problems:
-            return "; ".join(self.problems)
-        return "ok" if self.held else "ok, did not come to it"
+_READY_SECONDS = 300.0
+_GATES_SECONDS = 240.0
+_SETTLE_SECONDS = 360.0
+_ANSWER_SECONDS = 60.0
+_CRAWLERS = 4
+_LOOK_PAUSE = 0.5
+"""Between looks at everything, which take the processor from what is looked at."""
 
 
 class KillMatrix:
-    """The cells of one operation, in a system whose worker is stopped at gates."""
+    """The cells of one operation, in a system whose worker is stopped at gates.
+
+    Attributes:
+        cells: One per boundary.
+        seconds: What each part of the run took.
+    """
 
     def __init__(self, system: System, site: Origin, gates: Gates, trust: Path) -> None:
         self._system = system
@@ -81,39 +49,45 @@ class KillMatrix:
         self._trust = trust
         network = f"127.{secrets.randbelow(100) + 20}.{secrets.randbelow(256)}.0/24"
         self._fleet = Fleet(system, IPv4Network(network))
+        self._crawlers = asyncio.Semaphore(_CRAWLERS)
         self.cells: list[Cell] = []
+        self.seconds: dict[str, float] = {}
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._fleet.close()
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[part] = time.monotonic() - started
 
     async def run(self, operation: Operation, victim: Victim) -> list[str]:
         """Kill the victim while a Proxy stands at each boundary; return what is wrong afterwards, a line each."""
-        system = self._system
-        stranger = await self._fleet.invite_stranger()
-        before = await self._prepare(["steady", "pilot"])
-        lease = await self._lease("steady")
-        trace = await self._trace(operation)
-        assert set(trace) >= ACTIVITIES[operation], f"{operation} does only {sorted(trace)}"
-        if operation is not Operation.DELETE:
-            trace.setdefault(_MAYBE, 1)
-        self.cells = [
-            Cell(boundary, boundary.name)
-            for activity, count in sorted(trace.items())
-            for boundary in _boundaries(activity, count)
-        ]
-        if operation is not Operation.CREATE:
-            self._note_before(await self._prepare([cell.proxy for cell in self.cells]))
-        for cell in self.cells:
-            self._gates.set(cell.proxy, cell.boundary)
-        await self._begin(operation, [cell.proxy for cell in self.cells])
-        await self._until_held(operation)
-        await victim.kill([cell.proxy for cell in self.cells if cell.held])
-        self._gates.open()
-        await victim.restart()
-
-        await self._until_settled(operation)
+        with self._timed("prepare"):
+            stranger = await self._fleet.invite_stranger()
+            before = await self._prepare(["steady", "pilot"])
+            lease = await self._lease("steady")
+            await self._lay_out(operation)
+        with self._timed("hold"):
+            for cell in self.cells:
+                self._gates.set(cell.proxy, cell.boundary)
+            await self._begin(operation, [cell.proxy for cell in self.cells])
+            await self._until_held(operation)
+        with self._timed("restart"):
+            await victim.kill([cell.proxy for cell in self.cells if cell.held])
+            self._gates.open()
+            await victim.restart()
+        with self._timed("settle"):
+            await self._until_settled(operation)
         problems = [f"{cell.boundary}: {cell.result}" for cell in self.cells if cell.problems]
         problems += [f"{cell.boundary}: not reached" for cell in self.cells if not cell.held and not cell.may_be_missed]
         if await self._fleet.stranger_now(stranger) != (stranger.incarnation, InstanceState.RUNNING):
             problems.append("the stranger's instance was touched")
-        after = (await system.get("steady"))["status"]
+        after = (await self._system.get("steady"))["status"]
         if after["incarnation"] != before.objects["steady"]["status"]["incarnation"]:
             problems.append("an instance that nobody did anything to was replaced")
         return problems + await self._lease_problems(lease)
@@ -121,7 +95,7 @@ class KillMatrix:
     # ------------------------------------------------------------------ before
 
     def _object(self, name: str, port: int) -> dict[str, Any]:
-        check = {"probeURL": self._site.url, "intervalSeconds": 2, "timeoutSeconds": 5}
+        check = {"probeURL": self._site.url, "intervalSeconds": 5, "timeoutSeconds": 5}
         common = {"mode": "Managed", "provider": "box", "healthCheck": check, "attributes": {"cell": name}}
         return proxy(name, {**common, "port": port, "drainSeconds": _DRAIN_SECONDS})
 
@@ -144,8 +118,16 @@ class KillMatrix:
             state = await self._fleet.look()
             return wrong(state)
 
-        await eventually(look, lambda problems: not problems, _READY_SECONDS)
+        await eventually(look, lambda problems: not problems, _READY_SECONDS, pause=_LOOK_PAUSE)
         return state
+
+    async def _lay_out(self, operation: Operation) -> None:
+        """Find the boundaries of the operation, and make what it is done to."""
+        trace = await self._trace(operation)
+        assert set(trace) >= ACTIVITIES[operation], f"{operation} does only {sorted(trace)}"
+        self.cells = cells_of(operation, trace)
+        if operation is not Operation.CREATE:
+            self._note_before(await self._prepare([cell.proxy for cell in self.cells]))
 
     def _note_before(self, state: FleetState) -> None:
         for cell in self.cells:
@@ -160,8 +142,10 @@ class KillMatrix:
 
     async def _trace(self, operation: Operation) -> dict[str, int]:
         """Return how often each activity is called for one Proxy that nothing happens to."""
-        handle = await self._system.workflow("pilot")
-        begun = (await handle.describe()).history_length if operation is not Operation.CREATE else 0
+        description = await (await self._system.workflow("pilot")).describe()
+        # A poke that comes late to a deleted object starts a run that has nothing to do.
+        handle = await self._system.workflow("pilot", description.run_id)
+        begun = description.history_length if operation is not Operation.CREATE else 0
         port = FIRST_PORT if operation is Operation.CREATE else OTHER_PORT
         if operation is not Operation.CREATE:
             await self._begin(operation, ["pilot"])
@@ -170,11 +154,9 @@ class KillMatrix:
                 lambda body: body == {} if operation is Operation.DELETE else _is_ready(body, port),
                 _READY_SECONDS,
             )
-        lengths: list[int] = []
 
         async def rests() -> bool:
-            lengths.append((await handle.describe()).history_length)
-            return lengths[-8:].count(lengths[-1]) == 8
+            return _rests(await handle.describe())
 
         await eventually(rests, within=_READY_SECONDS)
         return Counter(
@@ -198,7 +180,7 @@ class KillMatrix:
                 missing = [cell for cell in missing if cell.problems]
             return [str(cell.boundary) for cell in missing]
 
-        await eventually(waited_for, lambda missing: not missing, _GATES_SECONDS)
+        await eventually(waited_for, lambda missing: not missing, _GATES_SECONDS, pause=_LOOK_PAUSE)
 
     # ------------------------------------------------------------------ afterwards
 
@@ -208,7 +190,7 @@ class KillMatrix:
             return [f"{cell.boundary}: {cell.problems}" for cell in self.cells if cell.problems]
 
         try:
-            await eventually(look, lambda problems: not problems, _SETTLE_SECONDS)
+            await eventually(look, lambda problems: not problems, _SETTLE_SECONDS, pause=_LOOK_PAUSE)
         except AssertionError:
             # What is wrong stands in the cells.
             return
@@ -231,29 +213,38 @@ class KillMatrix:
         there = lease["proxy"]
         if not await answers_connect(there["ip"], there["port"], self._site.url, self._trust):
             cell.problems.append("it does not answer CONNECT")
-        async with self._system.crawler() as crawler, crawler.delete(f"/v1/leases/{lease['leaseID']}") as answer:
-            if answer.status != 204:
-                cell.problems.append(f"its lease cannot be given back: {answer.status}")
+        status, _ = await self._crawl("DELETE", f"/v1/leases/{lease['leaseID']}")
+        if status != 204:
+            cell.problems.append(f"its lease cannot be given back: {status}")
 
     async def _lease(self, name: str) -> dict[str, Any]:
-        wish = {"selector": {"cell": name}, "ttlSeconds": 600}
-        async with self._system.crawler() as crawler, crawler.post("/v1/leases", json=wish) as answer:
-            body: dict[str, Any] = await answer.json()
-            assert answer.status == 201, body
-            return body
+        status, body = await self._crawl("POST", "/v1/leases", {"selector": {"cell": name}, "ttlSeconds": 600})
+        assert status == 201, body
+        lease: dict[str, Any] = body
+        return lease
 
     async def _lease_problems(self, lease: Mapping[str, Any]) -> list[str]:
         """Return what became of a lease that was taken before anything died."""
-        listed = await self._system.list_proxies()
-        counts = {name: view["activeLeases"] for name, view in listed.items() if view["activeLeases"]}
-        problems = [] if counts == {"steady": 1} else [f"leases are counted as {counts}"]
-        report = self._system.crawler()
-        async with report as crawler, crawler.post(f"/v1/leases/{lease['leaseID']}/report", json={"result": "ok"}) as a:
-            return problems if a.status == 204 else [*problems, f"a lease from before is answered with {a.status}"]
+        _, listed = await self._crawl("GET", "/v1/proxies")
+        counts = {view["id"].partition("/")[2]: view["activeLeases"] for view in listed["proxies"]}
+        taken = {name: count for name, count in counts.items() if count}
+        problems = [] if taken == {"steady": 1} else [f"leases are counted as {taken}"]
+        status, _ = await self._crawl("POST", f"/v1/leases/{lease['leaseID']}/report", {"result": "ok"})
+        return problems if status == 204 else [*problems, f"a lease from before is answered with {status}"]
 
+    async def _crawl(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Ask the lease API, as a crawler again for as long as it is told to come back later."""
 
-def _boundaries(activity: str, count: int) -> list[Boundary]:
-    return [Boundary(activity, occurrence, side) for occurrence in range(1, count + 1) for side in ("before", "after")]
+        async def ask() -> tuple[int, Any]:
+            # A few at a time: what is proven is that each proxy serves, not how many crawlers do.
+            async with (
+                self._crawlers,
+                self._system.crawler() as crawler,
+                crawler.request(method, path, json=body) as answer,
+            ):
+                return answer.status, await answer.json() if answer.content_type == "application/json" else None
+
+        return await eventually(ask, lambda answer: answer[0] != 503, _ANSWER_SECONDS, pause=1.0)
 
 
 def _is_ready(body: Mapping[str, Any], port: int) -> bool:
@@ -262,9 +253,10 @@ def _is_ready(body: Mapping[str, Any], port: int) -> bool:
     return bool(ready.get("status") == "True" and is_current and body["spec"]["port"] == port)
 
 
-def table(operation: Operation, victim: str, cells: list[Cell]) -> str:
-    """Return the results as text, a line per cell."""
-    width = max((len(str(cell.boundary)) for cell in cells), default=0)
-    lines = [f"  {cell.boundary!s:{width}}  {cell.result}" for cell in cells]
-    held = sum(cell.held for cell in cells)
-    return "\n".join([f"{operation}, {victim} killed: {held} of {len(cells)} boundaries held", *lines])
+def _rests(description: WorkflowExecutionDescription) -> bool:
+    """Whether a workflow has ended or only probes."""
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        return True
+    raw = description.raw_description
+    under_way = {pending.activity_type.name for pending in raw.pending_activities}
+    return under_way == {"watch_health"} and not raw.HasField("pending_workflow_task")

@@ -11,8 +11,9 @@ import pytest
 
 from model.errors import AccessDeniedError
 from model.instance import Instance
+from model.provider_health import REACHABLE, UNAUTHORIZED, TargetHealth
 from providers import types
-from providers.contract import CreateRequest, Provider
+from providers.contract import Checker, CreateRequest, Provider
 from providers.local.provider import LocalProvider
 from providers.local.settings import LocalSettings
 from providers.local.settings import parse_settings as parse_local_settings
@@ -39,7 +40,7 @@ def create_provider(name: str, settings: LocalSettings) -> Provider:
     return MoodyBox(name, settings)
 
 
-class MoodyBox(Provider):
+class MoodyBox(Provider, Checker):
     """The box with moods."""
 
     def __init__(self, name: str, settings: LocalSettings) -> None:
@@ -69,6 +70,10 @@ class MoodyBox(Provider):
     async def list_managed(self) -> list[Instance]:
         self._login()
         return await self._box.list_managed()
+
+    async def check(self) -> list[TargetHealth]:
+        refuses = self._refusal.exists()
+        return [TargetHealth(name="box", ready=not refuses, reason=UNAUTHORIZED if refuses else REACHABLE)]
 
     async def close(self) -> None:
         await self._box.close()

@@ -21,7 +21,14 @@ from temporalio.client import Client, WorkflowHandle
 
 from api.settings import ApiSettings
 from app.lease_api import run_lease_api
-from app.settings import ClusterSettings, LeaseApiSettings, ServingSettings, WatcherSettings, WorkerSettings
+from app.settings import (
+    ClusterSettings,
+    LeaseApiSettings,
+    ProviderCheckSettings,
+    ServingSettings,
+    WatcherSettings,
+    WorkerSettings,
+)
 from app.watcher import run_watcher
 from app.worker import run_worker
 from model.names import instance_name, proxy_workflow_id
@@ -57,6 +64,7 @@ class System:
     temporal_namespace: str
     directory: Path
     drift_check_interval: timedelta = timedelta(minutes=10)
+    provider_check_interval: timedelta = timedelta(minutes=1)
     relist_interval: timedelta = timedelta(minutes=10)
     lease_cooldown: timedelta = timedelta(minutes=15)
     task_queues: tuple[str, ...] = ()
@@ -122,6 +130,7 @@ class System:
             providers_config=self.providers_file,
             task_queues=self.task_queues,
             drift_check_interval=self.drift_check_interval,
+            provider_check=ProviderCheckSettings(interval=self.provider_check_interval),
             require_local_task_queue=False,
         )
 
@@ -245,20 +254,24 @@ class System:
             yield session
 
     async def list_proxies(self) -> dict[str, dict[str, Any]]:
-        """Return what the lease API lists, by the Proxy's name; nothing while it does not serve yet."""
+        """Return what the lease API lists, by the Proxy's name; nothing while it has no answer."""
+        return await self.try_to_list_proxies() or {}
+
+    async def try_to_list_proxies(self) -> dict[str, dict[str, Any]] | None:
+        """Return what the lease API lists, by the Proxy's name, or None while it has no answer."""
         try:
             async with self.crawler() as crawler, crawler.get("/v1/proxies") as answer:
                 body = await answer.json()
         except aiohttp.ClientConnectionError:
-            return {}
+            return None
         if answer.status != 200:
-            return {}
+            return None
         return {view["id"].partition("/")[2]: view for view in body["proxies"]}
 
-    async def workflow(self, name: str) -> WorkflowHandle[Any, Any]:
-        """Return the handle of a Proxy's workflow."""
+    async def workflow(self, name: str, run_id: str | None = None) -> WorkflowHandle[Any, Any]:
+        """Return the handle of a Proxy's workflow; of its latest run unless another one is named."""
         client = await Client.connect(self.temporal_address, namespace=self.temporal_namespace)
-        return client.get_workflow_handle(proxy_workflow_id(self.kubectl.namespace, name))
+        return client.get_workflow_handle(proxy_workflow_id(self.kubectl.namespace, name), run_id=run_id)
 
     async def history_length(self, name: str) -> int:
         description = await (await self.workflow(name)).describe()

@@ -17,7 +17,7 @@ from tests.probing.servers import Origin, ScriptedServer, relay
 from tests.support.kubectl import proxy
 from watcher.workflows import running_workflows
 
-PROXIES = int(os.environ.get("EGRESS_PROXIES_TEST_IDLE_PROXIES", "500"))
+PROXIES = int(os.environ.get("EGRESS_PROXIES_TEST_IDLE_PROXIES", "150"))
 SECONDS = float(os.environ.get("EGRESS_PROXIES_TEST_IDLE_SECONDS", "60"))
 READY_SECONDS = 600.0
 PROBE_SECONDS = 30

@@ -13,7 +13,8 @@ from app.dev.kubernetes import ControlPlane
 from app.dev.kubernetes_crds import apply_crds
 from app.dev.temporal import TemporalServer
 from tests.e2e.gates import Gates
-from tests.e2e.kill_matrix import KillMatrix, Operation, table
+from tests.e2e.kill_cells import Operation, table
+from tests.e2e.kill_matrix import KillMatrix
 from tests.e2e.system import System
 from tests.e2e.victims import ApiServer, OwnProcess, Temporal, Victim, Workflows
 from tests.probing.certificates import Authority
@@ -81,7 +82,7 @@ async def system_with(
 
 
 @pytest.mark.fault
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("operation", Operation)
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_whatever_dies_at_whatever_boundary_one_instance_or_none_is_left(
@@ -99,5 +100,7 @@ async def test_whatever_dies_at_whatever_boundary_one_instance_or_none_is_left(
         try:
             problems = await matrix.run(operation, killed)
         finally:
-            request.node.user_properties.append(("matrix", table(operation, victim, matrix.cells)))
+            title = f"{operation}, {victim} killed"
+            request.node.user_properties.append(("matrix", table(title, matrix.cells, matrix.seconds)))
+            await matrix.close()
     assert problems == []

@@ -100,9 +100,38 @@ ROWS: dict[str, tuple[Desired | None, Recorded, Observed, Action, Provisioned | 
     "rotate what stopped": (wants(rotate=True), INSTANCE, STOPPED, Action.REPLACE, Provisioned.REPLACING),
     "rotate: look first": (wants(rotate=True), INSTANCE, UNKNOWN, Action.LOOK, None),
     "rotate what is gone": (wants(rotate=True), NOTHING, ABSENT, Action.CREATE, None),
+    # What serves is not given up while nothing can be made in its place.
     "rotate without readable cloud-init": (
         wants(rotate=True, spec_hash=""),
         INSTANCE,
+        RUNNING,
+        Action.WATCH,
+        Provisioned.RUNNING,
+    ),
+    "rotate what is coming without readable cloud-init": (
+        wants(rotate=True, spec_hash=""),
+        INSTANCE,
+        COMING,
+        Action.AWAIT,
+        Provisioned.PROVISIONING,
+    ),
+    "rotate what stopped without readable cloud-init": (
+        wants(rotate=True, spec_hash=""),
+        INSTANCE,
+        STOPPED,
+        Action.REPLACE,
+        Provisioned.REPLACING,
+    ),
+    "too old without readable cloud-init": (
+        wants(too_old=True, spec_hash=""),
+        INSTANCE,
+        RUNNING,
+        Action.WATCH,
+        Provisioned.RUNNING,
+    ),
+    "a rotation that has begun goes on without readable cloud-init": (
+        wants(spec_hash=""),
+        ROTATING,
         RUNNING,
         Action.REPLACE,
         Provisioned.REPLACING,
@@ -394,6 +423,8 @@ def test_whatever_the_combination(desired: Desired | None, recorded: Recorded, o
         assert action not in (Action.END, Action.RELEASE, Action.DELETE)
     if action is Action.REPLACE:
         assert observed.presence not in (Presence.UNKNOWN, Presence.ABSENT)
+        has_begun = bool(recorded.rotating) and recorded.rotating == observed.incarnation
+        assert desired.spec_hash or has_begun or observed.presence is Presence.STOPPED
     if desired.paused and not desired.deleting:
         assert (action, step.reason) == (Action.HOLD, Provisioned.PAUSED)
     if step.cause is Cause.SPEC:

@@ -156,3 +156,11 @@ class TestAnotherWorkflow:
             adopted = ProxyState(namespace="ns", name="n")
             proxy_facts.adopt_object(adopted, proxy(status=status))
             assert adopted.replacing is None
+
+    @pytest.mark.parametrize("time", ["", "yesterday", "2026-01-01t00:00:00z", "2026-01-01T00:00:60Z", "2026-01-01"])
+    def test_drains_nothing_where_somebody_wrote_another_time(self, time: str) -> None:
+        status = self.status(Cause.SPEC, Provisioned.REPLACING, "")
+        conditions = tuple(dataclasses.replace(one, last_transition_time=time) for one in status.conditions)
+        adopted = ProxyState(namespace="ns", name="n")
+        proxy_facts.adopt_object(adopted, proxy(status=dataclasses.replace(status, conditions=conditions)))
+        assert adopted.replacing == Replacement(incarnation="i1", cause=Cause.SPEC)

@@ -16,7 +16,7 @@ from providers.metrics import MeteredProvider, ProviderMetrics
 from tests.providers.polling import until
 from tests.providers.scripted import ScriptedProvider, entry, instance, request
 
-SHORT = Deadlines(create=0.05, other=0.05, close=0.05)
+SHORT = Deadlines(create=0.05, other=0.05, check=0.05, close=0.05)
 
 
 def limited(provider: Provider, extra: str = "", deadlines: Deadlines | None = None) -> LimitedProvider:

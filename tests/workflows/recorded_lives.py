@@ -109,7 +109,7 @@ async def managed_life(client: Client) -> list[Handle]:
 
 
 async def replacement(client: Client) -> list[Handle]:
-    """Replaced for its spec, with a drain that a pause interrupts; then rotated by signal and annotation."""
+    """Replaced for its spec, with a drain that a pause interrupts."""
     world = world_of(managed())
     edit(world, drain_seconds=60)
     world.hold_drains.clear()
@@ -126,11 +126,19 @@ async def replacement(client: Client) -> list[Handle]:
         await eventually(lambda: times(world, "drain_proxy"), lambda count: count == 2)
         world.hold_drains.set()
         await settles_at(world, "i2")
+        await delete(world, handle)
+        return [handle]
+
+
+async def rotation(client: Client) -> list[Handle]:
+    """Rotated by signal and by annotation; a signal that means nothing."""
+    world = world_of(managed())
+    async with ready(client, world) as handle:
         await handle.signal("rotate", "any input")
-        await settles_at(world, "i3")
+        await settles_at(world, "i2")
         annotate(world, rotate="tuesday")
         await poked(world, handle)
-        await settles_at(world, "i4")
+        await settles_at(world, "i3")
         await handle.signal("no-such-signal")
         await delete(world, handle)
         return [handle]
@@ -146,15 +154,15 @@ async def drain_revoked(client: Client) -> list[Handle]:
             world.spec_hash = spec_hash
             edit(world, port=3128 + drains)
             await poked(world, handle)
-            await eventually(lambda count=drains: _drained(world, count))
+            await drained(world, drains)
             if spec_hash == "v1-aaaa":
                 await eventually(lambda: is_ready(world))
         await delete(world, handle)
         return [handle]
 
 
-async def _drained(world: World, count: int) -> bool:
-    return world.calls.count("drain_proxy") == count
+async def drained(world: World, number: int) -> None:
+    await eventually(lambda: times(world, "drain_proxy"), lambda count: count == number)
 
 
 async def age(client: Client) -> list[Handle]:
@@ -214,7 +222,7 @@ async def failures(client: Client) -> list[Handle]:
         world.errors = {}
         edit(world, max_leases=7)
         await poked(world, handle)
-        await settles_at(world, "i1")
+        await eventually(lambda: is_ready(world), within=WITHIN)
         world.errors["remove_instance"] = refusal("TransientError", "busy")
         edit(world, deleting=True)
         await poked(world, handle)

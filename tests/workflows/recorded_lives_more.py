@@ -13,7 +13,7 @@ from tests.workflows.recorded_lives import WITHIN, Handle, delete, poked, refusa
 
 
 async def stopped(client: Client) -> list[Handle]:
-    """An instance that stopped is replaced, one that is gone made again, one that dies at its start waits."""
+    """An instance that stopped is replaced, and one that is gone made again."""
     world = world_of(managed())
     async with ready(client, world) as handle:
         assert world.instance is not None
@@ -23,16 +23,23 @@ async def stopped(client: Client) -> list[Handle]:
         world.instance = None
         await handle.signal("changed", poke("", look=True))
         await settles_at(world, "i3")
-        world.created_as = InstanceState.STOPPED
-        await handle.signal("rotate")
-        await says(world, "InstanceStopped")
-        world.created_as = InstanceState.RUNNING
-        creates = world.calls.count("create_instance")
+        await delete(world, handle)
+        return [handle]
+
+
+async def dies_at_start(client: Client) -> list[Handle]:
+    """An instance that ends before a probe passed is not made again at once, unless somebody says so."""
+    world = world_of(managed())
+    world.created_as = InstanceState.STOPPED
+    async with running_world(client, world):
+        handle = await start(client)
 
         async def waits() -> bool:
             return "waits" in condition(world).message
 
         await eventually(waits, within=WITHIN)
+        world.created_as = InstanceState.RUNNING
+        creates = world.calls.count("create_instance")
         await handle.signal("retry")
         await eventually(lambda: times(world, "create_instance"), lambda count: count > creates, within=WITHIN)
         await eventually(lambda: is_ready(world), within=WITHIN)
@@ -118,17 +125,13 @@ async def long_life(client: Client) -> list[Handle]:
         edit(world, port=3129)
         await poked(world, handle)
         await eventually(lambda: times(world, "drain_proxy"))
-        runs = [client.get_workflow_handle(handle.id, run_id=(await handle.describe()).run_id)]
+        first = (await handle.describe()).run_id
         latest = client.get_workflow_handle(handle.id)
-        while (run := (await latest.describe()).run_id) == runs[-1].run_id:
+        while (await latest.describe()).run_id == first:
             world.fingerprint += "+"
-            await latest.signal("changed", poke(world.fingerprint))
+            await poked(world, latest)
             await asyncio.sleep(0.1)
-        runs.append(client.get_workflow_handle(handle.id, run_id=run))
         world.hold_drains.set()
         await settles_at(world, "i2")
-        edit(world, deleting=True)
-        await latest.signal("changed", poke(world.fingerprint))
-        await eventually(lambda: is_gone(world), within=WITHIN)
-        await latest.result()
-        return [*runs]
+        await delete(world, latest)
+        return [latest]

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -15,6 +15,7 @@ from temporalio.client import (
     Schedule,
     ScheduleActionExecutionStartWorkflow,
     ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
     ScheduleSpec,
     WorkflowExecutionStatus,
     WorkflowHandle,
@@ -48,7 +49,7 @@ def collecting(registry: ProviderRegistry, connection: ClusterConnection, namesp
     live = LiveProxies(connection, namespace)
     metrics = CollectionMetrics(CollectorRegistry())
     collection = CollectionActivities(registry, live, "ours", metrics, allow_namespaced=True)
-    return [collection.find_orphans, collection.collect_orphan, nothing_astray]
+    return [collection.find_orphans, collection.collect_orphan, collection.existing_uids, nothing_astray]
 
 
 @asynccontextmanager
@@ -98,19 +99,26 @@ class Runs:
         handle = self.client.get_schedule_handle(self.schedule_id)
 
         async def idle() -> bool:
+            if self._id_of_now() in self.seen:
+                # A run's id ends in its second, and one of an id that was used is never started.
+                return False
             return not (await handle.describe()).info.running_actions
 
         await eventually(idle)
-        await handle.trigger()
+        # The schedule may learn later than we do that a run has ended; it would leave the next one out until then.
+        await handle.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
 
         async def fresh() -> str:
             executions = [action.action for action in (await handle.describe()).info.recent_actions]
             ids = [each.workflow_id for each in executions if isinstance(each, ScheduleActionExecutionStartWorkflow)]
             return next((each for each in ids if each not in self.seen), "")
 
-        workflow_id = await eventually(fresh)
+        workflow_id = await eventually(fresh, within=60)
         self.seen.append(workflow_id)
         return self.client.get_workflow_handle(workflow_id)
+
+    def _id_of_now(self) -> str:
+        return f"{self.schedule_id}-{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     async def sweep(self) -> SweepReport:
         """Run to the end."""

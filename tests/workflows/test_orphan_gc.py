@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, Worker
 
 from app.schedules import collection_schedule
 from app.settings import CollectionSettings
 from cluster.connection import ClusterConnection
 from model import names
-from model.collection_messages import DELETED, LIST_FAILED, WOULD_DELETE
-from model.errors import TransientError
+from model.collection_messages import DELETED, LIST_FAILED, OWNED, WOULD_DELETE, SweepSettings
+from model.errors import PermanentError, TransientError
 from providers.registry import ProviderRegistry
 from tests.cluster.scripted_api import ScriptedApi, page, refusal
 from tests.providers.swept import SweptProvider, registry_of
@@ -198,7 +199,7 @@ async def test_while_the_api_server_is_down_every_run_refuses_and_confirms_nothi
         scripted.on_list = down
         await refused_sweep(runs)
         await refused_sweep(runs)
-        await pause(max(0.0, 8.5 - (asyncio.get_running_loop().time() - began)))
+        await pause(max(0.0, 10.5 - (asyncio.get_running_loop().time() - began)))
         scripted.on_list = up
         again = await runs.sweep()
         assert (again.deleted, again.providers["box"].spared) == (0, {"seen-once": 1})
@@ -251,4 +252,82 @@ async def test_an_empty_list_once_deletes_nothing(
             assert (await runs.sweep()).deleted == 0
             await pause(HALF)
     assert box.deleted == []
+    await registry.close()
+
+
+@workflow.defn(name="OrphanGC", sandboxed=False)
+class AnotherVersion:
+    """Returns what no version here reads."""
+
+    @workflow.run
+    async def run(self, _settings: SweepSettings) -> dict[str, object]:
+        return {"finished": "yesterday", "providers": ["box"]}
+
+
+async def test_a_result_of_another_version_confirms_nothing_and_stops_nothing(
+    temporal_client: Client, connection: ClusterConnection, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    box = SweptProvider()
+    box.add("orphan")
+    registry = registry_of(tmp_path, {"box": box})
+    runs = await runs_of(temporal_client)
+    worker = Worker(temporal_client, task_queue=names.QUEUE_CONTROL, workflows=[AnotherVersion], workflow_runner=RUNNER)
+    async with worker:
+        await (await runs.start()).result()
+    async with serving(temporal_client, registry, connection, collecting(registry, connection, kubectl.namespace)):
+        assert (await runs.sweep()).providers["box"].spared == {"seen-once": 1}
+        await pause(HALF)
+        assert (await runs.sweep()).deleted == 1
+    await registry.close()
+
+
+async def test_a_worker_that_asks_another_api_server_deletes_nothing(
+    temporal_client: Client,
+    connection: ClusterConnection,
+    api: tuple[ScriptedApi, ClusterConnection],
+    kubectl: Kubectl,
+    tmp_path: Path,
+) -> None:
+    """To a worker at the edge with the wrong kubeconfig, every instance is an orphan."""
+    _, elsewhere = api
+    box = SweptProvider()
+    live = await asyncio.to_thread(uid_of, kubectl, "live")
+    for uid in (live, "orphan"):
+        box.add(uid)
+    registry = registry_of(tmp_path, {"box": box})
+    runs = await runs_of(temporal_client)
+    mistaken = collecting(registry, elsewhere, "")[:2]
+    right = collecting(registry, connection, kubectl.namespace)[2:]
+    async with serving(temporal_client, registry, connection, [*mistaken, *right]):
+        await runs.sweep()
+        await pause(HALF)
+        report = await runs.sweep()
+    assert report.providers["box"].outcomes == {f"id-{live} 1": OWNED, "id-orphan 1": DELETED}
+    assert box.deleted == [("id-orphan", "1")]
+    await registry.close()
+
+
+async def test_what_cannot_be_deleted_holds_up_no_other(
+    temporal_client: Client, connection: ClusterConnection, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    box = SweptProvider()
+    box.add("stuck", age=timedelta(days=1))
+    box.add("other")
+    registry = registry_of(tmp_path, {"box": box})
+
+    def stuck() -> None:
+        if len(tries) < 3:
+            tries.append("stuck")
+            raise PermanentError("it will not go")
+
+    tries: list[str] = []
+    box.before_delete = stuck
+    runs = await runs_of(temporal_client, max_deletes=1)
+    async with serving(temporal_client, registry, connection, collecting(registry, connection, kubectl.namespace)):
+        tried: list[str] = []
+        for _ in range(3):
+            report = await runs.sweep()
+            tried += report.providers["box"].outcomes
+            await pause(HALF)
+    assert tried == ["id-stuck 1", "id-other 1"]
     await registry.close()

@@ -1,5 +1,6 @@
 """Races and rules of the Proxy's workflow: nothing is lost, nothing is written twice."""
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -66,6 +67,33 @@ async def test_an_evaluated_fingerprint_costs_a_signal_and_nothing_else(temporal
 
 async def _number(world: World) -> int:
     return world.reads
+
+
+async def test_changes_without_end_while_a_create_runs_do_not_fill_the_history(own_temporal: TemporalFactory) -> None:
+    server = await own_temporal(dynamic_config={"limit.historyCount.suggestContinueAsNew": "60"})
+    client = await Client.connect(server.address)
+    world = World(managed())
+    world.hold_creates.clear()
+    async with running_world(client, world):
+        handle = await start(client)
+        first = await handle.describe()
+
+        async def changes() -> int:
+            world.fingerprint += "+"
+            await handle.signal("changed", poke(world.fingerprint))
+            return (await handle.describe()).history_length
+
+        await eventually(changes, lambda events: events > 80, within=60)
+        reads = world.reads
+        for _ in range(30):
+            await changes()
+            await asyncio.sleep(0.2)
+        assert world.reads <= reads + 1
+        world.hold_creates.set()
+        await eventually(lambda: phase(world), lambda seen: seen == "Ready")
+        assert world.calls.count("create_instance") == 1
+        assert (await client.get_workflow_handle(handle.id).describe()).run_id != first.run_id
+        await client.get_workflow_handle(handle.id).terminate()
 
 
 async def test_pokes_across_continue_as_new_are_not_lost_and_the_order_goes_on(own_temporal: TemporalFactory) -> None:

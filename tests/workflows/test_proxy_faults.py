@@ -107,6 +107,29 @@ async def test_an_instance_that_dies_at_its_start_is_not_made_again_at_once(temp
         await handle.terminate()
 
 
+async def test_an_instance_that_is_made_again_and_again_and_never_found_is_no_hot_loop(temporal_client: Client) -> None:
+    world = World(managed())
+    world.created_as = InstanceState.COMING
+
+    async def vanishes() -> None:
+        world.instance = None
+        # The next create finds the same one again.
+        world.calls = [call for call in world.calls if call != "create_instance"]
+        creates.append("create_instance")
+
+    async def twice() -> bool:
+        return len(creates) >= 2
+
+    creates: list[str] = []
+    world.hooks["await_instance"] = vanishes
+    async with running_world(temporal_client, world):
+        handle = await start(temporal_client)
+        await eventually(twice, within=20)
+        await asyncio.sleep(4)
+        assert len(creates) == 2
+        await handle.terminate()
+
+
 async def test_a_create_that_was_not_answered_keeps_the_finalizer_until_it_cannot_land_any_more(
     temporal_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

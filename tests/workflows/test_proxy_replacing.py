@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -211,6 +212,25 @@ async def test_a_worker_that_dies_in_the_drain_does_not_change_its_end(temporal_
         world.hold_drains.set()
         await eventually(lambda: replaced(world), within=40)
         assert {drain.ends_at for drain in world.drains} == {world.drains[0].ends_at}
+        assert world.calls.count("remove_instance") == 1
+        await handle.terminate()
+
+
+async def test_a_clock_that_was_set_back_makes_no_drain_longer(temporal_client: Client) -> None:
+    world = draining(4)
+    async with running_world(temporal_client, world):
+        handle = await start(temporal_client)
+        await eventually(lambda: is_ready(world))
+        await change_spec(world, handle)
+        await eventually(lambda: times(world, "drain_proxy"))
+        await handle.terminate()
+        assert world.proxy is not None
+        tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = world.proxy.status
+        later = tuple(dataclasses.replace(one, last_transition_time=tomorrow) for one in status.conditions)
+        edit(world, status=dataclasses.replace(status, conditions=later))
+        handle = await start(temporal_client, world.fingerprint)
+        await eventually(lambda: replaced(world), within=25)
         assert world.calls.count("remove_instance") == 1
         await handle.terminate()
 

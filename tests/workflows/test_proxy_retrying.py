@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import (
     ActivityError,
@@ -19,7 +20,7 @@ from temporalio.exceptions import (
 from model.failures import failed_cause
 from model.instance import InstanceState
 from tests.e2e.polling import eventually
-from tests.workflows.proxy_changes import annotate, condition, edit, is_ready, ready
+from tests.workflows.proxy_changes import annotate, condition, edit, is_ready, ready, times
 from tests.workflows.proxy_world import World, managed, poke, running_world, start
 from workflows.activity_failures import certainly_made_nothing
 
@@ -202,3 +203,55 @@ async def test_a_flood_of_stale_pokes_has_no_effect(temporal_client: Client) -> 
         await asyncio.gather(*(handle.signal("changed", poke(world.fingerprint)) for _ in range(300)))
         await asyncio.sleep(1)
         assert world.calls == calls
+
+
+async def test_an_edit_that_is_read_while_a_step_is_refused_for_good_is_tried(temporal_client: Client) -> None:
+    world = World(managed())
+    async with ready(temporal_client, world) as handle:
+        world.hold_removals.clear()
+
+        async def refused() -> None:
+            while not world.hold_removals.is_set():
+                activity.heartbeat()
+                await asyncio.sleep(0.1)
+            raise failure("PermanentError", "no")
+
+        world.hooks["remove_instance"] = refused
+        world.spec_hash = "v1-bbbb"
+        edit(world, port=3129)
+        await handle.signal("changed", poke(world.fingerprint))
+        await eventually(lambda: times(world, "remove_instance"))
+        reads = world.reads
+        world.spec_hash = "v1-cccc"
+        edit(world, port=3130)
+        await handle.signal("changed", poke(world.fingerprint))
+
+        async def read() -> bool:
+            return world.reads > reads
+
+        await eventually(read)
+        world.hold_removals.set()
+        await eventually(lambda: times(world, "remove_instance"), lambda count: count == 2, within=8)
+        await asyncio.sleep(2)
+        assert world.calls.count("remove_instance") == 2
+        assert world.proxy is not None
+        assert world.proxy.status.phase == "Failed"
+        assert world.proxy.status.failed_cause.startswith(f"generation={world.proxy.generation},spec=v1-cccc")
+
+
+async def test_what_a_former_object_left_is_tried_for_ever(
+    temporal_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model.failures.SLOW_WAIT_SECONDS", 3.0)
+    world = World(managed())
+    async with running_world(temporal_client, world, sandboxed=False):
+        handle = await start(temporal_client)
+        await eventually(lambda: is_ready(world))
+        world.errors["remove_instance"] = failure("PermanentError", "no")
+        world.proxy, world.fingerprint = managed("uid-2"), "recreated"
+        await handle.signal("changed", poke("recreated", uid="uid-2"))
+        await eventually(lambda: times(world, "remove_instance"))
+        world.errors.clear()
+        await eventually(lambda: is_ready(world), within=20)
+        assert world.proxy.uid == "uid-2"
+        await handle.terminate()

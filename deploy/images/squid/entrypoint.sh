@@ -30,11 +30,16 @@ fi
 # squid sizes its tables by the limit it finds, and a container runtime's can be 2^30.
 ulimit -n "$descriptors"
 
+name=${HOSTNAME:-egress-proxy}
+case $name in
+*[!A-Za-z0-9._-]*) refuse "HOSTNAME is '$name': give letters, digits, '.', '_' and '-'" ;;
+esac
+
 config=$(mktemp /tmp/squid.conf.XXXXXX)
 cat >"$config" <<END
 http_port $port
 max_filedescriptors $descriptors
-visible_hostname ${HOSTNAME:-egress-proxy}
+visible_hostname $name
 include /etc/squid/egress-proxy.conf
 END
 

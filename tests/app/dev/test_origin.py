@@ -11,9 +11,9 @@ async def test_the_page_and_the_probe_are_served_to_who_trusts_the_authority(tmp
     async with https_origin(tmp_path / "origin") as origin, aiohttp.ClientSession() as session:
         tls = ssl.create_default_context(cafile=str(origin.authority))
         async with session.get(origin.url, ssl=tls) as page:
-            assert await page.text() == PAGE
+            assert await page.text() == f"{PAGE}It was fetched from 127.0.0.1.\n"
         async with session.get(origin.probe_url, ssl=tls) as probe:
-            assert probe.status == 204
+            assert (probe.status, probe.headers["X-Exit-IP"]) == (204, "127.0.0.1")
 
 
 async def test_nobody_else_trusts_it(tmp_path: Path) -> None:

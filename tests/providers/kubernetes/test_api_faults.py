@@ -176,3 +176,77 @@ async def test_a_page_of_an_error_is_cut(scripted: ScriptedApi, to_scripted: Kub
         await to_scripted.get("ns/p")
     assert len(str(refused.value).encode()) <= 1024
     assert "S3cr3t" not in str(refused.value)
+
+
+HOSTILE: dict[str, Any] = {
+    "status is a list": {"status": ["x"]},
+    "phase is a list": {"status": {"phase": ["Running"]}},
+    "conditions hold nothing": {"status": {"phase": "Running", "conditions": [None]}},
+    "conditions are a number": {"status": {"phase": "Running", "conditions": 5}},
+    "containers hold words": {"status": {"phase": "Pending", "containerStatuses": ["x"]}},
+    "a state is a word": {"status": {"phase": "Pending", "containerStatuses": [{"state": "x"}]}},
+    "the address is a number": {
+        "status": {"phase": "Running", "podIP": 7, "conditions": [{"type": "Ready", "status": "True"}]}
+    },
+    "the address is none": {
+        "status": {"phase": "Running", "podIP": "evil.example", "conditions": [{"type": "Ready", "status": "True"}]}
+    },
+    "finalizers are numbers": {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": [1]}},
+    "labels are a list": {"metadata": {"labels": ["x"]}},
+    "a label is a number": {"metadata": {"labels": {"proxy-operator-uid": 5}}},
+    "the time is a word": {"metadata": {"creationTimestamp": "yesterday"}},
+    "the time has no zone": {"metadata": {"creationTimestamp": "2026-01-02T03:04:05"}},
+    "the uid is nothing": {"metadata": {"uid": None}},
+}
+
+
+@pytest.mark.parametrize("fault", HOSTILE)
+async def test_a_pod_that_no_api_server_sends_tells_nothing(
+    scripted: ScriptedApi, to_scripted: KubernetesProvider, fault: str
+) -> None:
+    """Neither gone nor stopped nor foreign: nothing is known, and the next look may tell."""
+    metadata = {
+        "name": REQUEST.name,
+        "namespace": "ns",
+        "uid": "u",
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": {
+            "proxy-operator-managed": "true",
+            "proxy-operator-uid": REQUEST.uid,
+            "proxy-operator-installation": "ours",
+        },
+    }
+    changes = HOSTILE[fault]
+    pod = {"kind": "Pod", **changes, "metadata": {**metadata, **changes.get("metadata", {})}}
+
+    async def answer(request: web.Request) -> web.Response:
+        whole = request.path.endswith("/pods")
+        return web.json_response({"kind": "PodList", "metadata": {}, "items": [pod]} if whole else pod)
+
+    scripted.on_list = answer
+    calls = (
+        to_scripted.get(f"ns/{REQUEST.name}"),
+        to_scripted.find(REQUEST.name),
+        to_scripted.list_managed(),
+        to_scripted.create(REQUEST),
+    )
+    for call in calls:
+        with pytest.raises(TransientError):
+            await call
+
+
+async def test_a_body_that_stops_in_the_middle_is_given_up_on(
+    scripted: ScriptedApi, to_scripted: KubernetesProvider
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"kind": "Pod", ')
+        return await scripted.silence(request)
+
+    scripted.on_list = answer
+    began = time.monotonic()
+    with pytest.raises(TransientError, match="no answer in time"):
+        await to_scripted.get("ns/p")
+    assert time.monotonic() - began < 5

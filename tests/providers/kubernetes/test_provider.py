@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from model import names
 from model.errors import (
@@ -18,6 +19,7 @@ from model.errors import (
 from model.instance import InstanceState
 from model.proxy import Placement
 from providers.kubernetes.provider import KubernetesProvider
+from tests.cluster.scripted_api import ScriptedApi
 from tests.providers.kubernetes.api import Namespace
 from tests.providers.kubernetes.conformance_harness import running_status
 from tests.providers.kubernetes.conftest import ProviderFactory
@@ -139,7 +141,7 @@ async def test_a_used_up_quota_is_waited_for_and_needs_no_edit_once_raised(
     provider: KubernetesProvider, namespace: Namespace
 ) -> None:
     quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "1"}}}
-    await namespace.add("resourcequotas", quota)
+    await add_quota(namespace, quota)
     first = await retried(provider.create, namespace.request("uid-a"))
     with pytest.raises(QuotaExceededError, match="exceeded quota: pods, requested: pods=1, used: pods=1, limited"):
         await retried(provider.create, namespace.request("uid-b"))
@@ -158,7 +160,7 @@ async def test_a_used_up_quota_is_waited_for_and_needs_no_edit_once_raised(
 
 async def test_a_quota_that_wants_limits_names_the_settings(provider: KubernetesProvider, namespace: Namespace) -> None:
     quota = {"metadata": {"name": "cpu"}, "spec": {"hard": {"limits.cpu": "1"}}}
-    await namespace.add("resourcequotas", quota)
+    await add_quota(namespace, quota)
     with pytest.raises(PermanentError, match=r"kubernetes.resources: .*must specify limits.cpu"):
         await retried(provider.create, namespace.request())
 
@@ -278,6 +280,16 @@ async def test_long_lists_come_in_pages(
     assert namespace.relay.steps == ["LIST pod", "LIST pod #2", "LIST pod #3"]
 
 
+async def add_quota(namespace: Namespace, quota: dict[str, Any]) -> None:
+    """Create a quota, and wait until it counts: before, a create may pass that it does not know of."""
+    await namespace.add("resourcequotas", quota)
+    path = f"{namespace.path}/resourcequotas/{quota['metadata']['name']}"
+    deadline = asyncio.get_running_loop().time() + 60
+    while not (await namespace.relay.admin("GET", path)).get("status", {}).get("used"):
+        assert asyncio.get_running_loop().time() < deadline, "the quota does not count"
+        await asyncio.sleep(0.1)
+
+
 async def retried(call: Any, argument: Any) -> Any:
     """Call again while a quota that was just made is not yet known to the API server."""
     deadline = asyncio.get_running_loop().time() + 30
@@ -298,3 +310,71 @@ async def until_gone(provider: KubernetesProvider, provider_id: str) -> None:
             return
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.05)
+
+
+async def test_a_look_in_all_namespaces_is_no_reading_of_every_pod(
+    make_provider: ProviderFactory, namespace: Namespace, scripted: ScriptedApi
+) -> None:
+    """In pages, an API server would read them all from its store, at each create."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"kind": "PodList", "metadata": {}, "items": []})
+
+    scripted.on_list = answer
+    provider = make_provider(kubeconfig=str(scripted.kubeconfig), namespace=None)
+    assert await provider.find("proxy-a") is None
+    assert scripted.lists == [{"fieldSelector": "metadata.name=proxy-a"}]
+    everywhere = make_provider(namespace=None)
+    made = await everywhere.create(namespace.request(f"uid-{uuid.uuid4().hex}"))
+    found = await everywhere.find(made.name)
+    assert found is not None
+    assert found.incarnation == made.incarnation
+
+
+async def test_marks_that_were_taken_off_by_hand_come_back_with_the_adoption(
+    provider: KubernetesProvider, namespace: Namespace
+) -> None:
+    made = await provider.create(namespace.request())
+    await namespace.patch(made.name, labels={"proxy-operator-managed": None})
+    assert await provider.list_managed() == []
+    again = await provider.create(namespace.request())
+    assert again.incarnation == made.incarnation
+    assert [one.incarnation for one in await provider.list_managed()] == [made.incarnation]
+
+
+async def test_a_strangers_pod_of_our_name_elsewhere_is_in_nobodys_way(
+    make_provider: ProviderFactory, scripted: ScriptedApi, namespace: Namespace
+) -> None:
+    request = namespace.request(f"uid-{uuid.uuid4().hex}")
+
+    def of(uid: str, where: str, day: int) -> dict[str, Any]:
+        labels = {"proxy-operator-managed": "true", "proxy-operator-uid": uid} if uid else {}
+        metadata = {"name": request.name, "namespace": where, "uid": where, "labels": labels, "resourceVersion": "1"}
+        return {"metadata": {**metadata, "creationTimestamp": f"2026-01-0{day}T03:04:05Z"}}
+
+    pods = [of("", "a", 1), of("another", "b", 1)]
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"kind": "PodList", "metadata": {}, "items": pods})
+
+    scripted.on_list = answer
+    everywhere = make_provider(kubeconfig=str(scripted.kubeconfig), namespace=None)
+    assert await everywhere.find(request.name) is None
+    pods.append(of(request.uid, "c", 2))
+    found = await everywhere.find(request.name)
+    assert found is not None
+    assert found.provider_id == f"c/{request.name}"
+
+
+async def test_a_long_grace_given_by_hand_is_cut_short(provider: KubernetesProvider, namespace: Namespace) -> None:
+    made = await provider.create(namespace.request())
+    path = f"{namespace.path}/pods/{made.name}"
+    binding = {"metadata": {"name": made.name}, "target": {"kind": "Node", "name": "node-3"}}
+    await namespace.relay.admin("POST", f"{path}/binding", binding)
+    await namespace.relay.admin("DELETE", path, {"gracePeriodSeconds": 3600})
+    assert (await namespace.pod(made.name))["metadata"]["deletionGracePeriodSeconds"] == 3600
+    await provider.delete(made.provider_id, "another")
+    assert (await namespace.pod(made.name))["metadata"]["deletionGracePeriodSeconds"] == 3600
+    await provider.delete(made.provider_id, made.incarnation)
+    assert (await namespace.pod(made.name))["metadata"].get("deletionGracePeriodSeconds") == 5
+    await namespace.relay.admin("DELETE", path, {"gracePeriodSeconds": 0})

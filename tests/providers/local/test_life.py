@@ -248,7 +248,7 @@ def test_the_configuration_for_a_public_address_is_accepted(tmp_path: Path, soft
     assert (result.returncode, [line for line in result.stderr.splitlines() if "ERROR" in line]) == (0, [])
 
 
-@pytest.mark.parametrize("target", ["localhost", "127.0.0.1", "169.254.169.254", "0.0.0.0"])
+@pytest.mark.parametrize("target", ["localhost", "127.0.0.1", "169.254.169.254", "100.100.100.200", "0.0.0.0"])
 def test_proxy_py_on_a_public_address_does_not_connect_to_the_machine_itself(target: str, origin: int) -> None:
     with pytest.raises(OSError, match="has no address that is allowed"):
         forward_proxy.connect_from("127.0.0.1", (target, origin))
