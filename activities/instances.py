@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -15,7 +15,7 @@ from activities.tries import Tries
 from cluster.proxies import ProxyStore
 from cluster.secrets import CloudInitReader
 from model import messages, names
-from model.errors import NameTakenError, NotFoundError, PermanentError
+from model.errors import NameTakenError, NotFoundError, PermanentError, clean_message
 from model.instance import Instance, InstanceState
 from model.proxy import Proxy
 from model.spec_hash import is_comparable, spec_hash
@@ -25,6 +25,7 @@ from providers.registry import ProviderRegistry
 _AWAIT_QUICKLY_SECONDS = 20.0
 _AWAIT_PAUSE_SECONDS = 0.1
 _AWAIT_LATER = timedelta(seconds=10)
+_MESSAGE_LATER = timedelta(minutes=5)
 _GONE_WAIT_SECONDS = 20.0
 
 
@@ -49,7 +50,7 @@ class InstanceActivities:
             if instance is not None:
                 self._check_ours(instance, query.uid)
                 instance = await self._marked(provider, instance)
-            return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+            return _answer(instance, entry_hash)
 
     @activity.defn
     async def create_instance(self, create: messages.CreateInstance) -> messages.InstanceAnswer:
@@ -84,11 +85,15 @@ class InstanceActivities:
                 )
             )
             instance = await self._marked(provider, instance, proxy.annotations.get(names.ANNOTATION_SPEC_HASH, ""))
-            return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+            return _answer(instance, entry_hash)
 
     @activity.defn
     async def await_instance(self, query: messages.InstanceQuery) -> messages.InstanceAnswer:
-        """Return once the instance runs, stopped or is gone; until then the activity is retried, without history."""
+        """Return once the instance runs, stopped or is gone; until then the activity is retried, without history.
+
+        What the provider says about one that is long in coming is news too, the first time after 20 s, later every five
+        minutes at most, so that a message that keeps changing fills no history.
+        """
         entry_hash = await self._entry_hash(query.provider)
         seconds = _AWAIT_QUICKLY_SECONDS if activity.info().attempt == 1 else 0.0
         async with heartbeating(), provider_errors_as_failures(entry_hash, retry=False):
@@ -100,11 +105,11 @@ class InstanceActivities:
                 return answers[-1] is None or answers[-1].state is not InstanceState.COMING
 
             is_settled = await _poll(settled, seconds)
-            instance = answers[-1]
-            if not is_settled:
-                detail = instance.message if instance is not None else ""
+            answer = _answer(answers[-1], entry_hash)
+            detail = answer.instance.message if answer.instance is not None else ""
+            if not is_settled and not _is_news(detail, query.known_message):
                 raise _not_yet(f"{query.provider_id} is still coming. {detail}".rstrip())
-            return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+            return answer
 
     @activity.defn
     async def remove_instance(self, remove: messages.RemoveInstance) -> bool:
@@ -197,6 +202,19 @@ async def _find(provider: Provider, provider_id: str, uid: str) -> Instance | No
     """Return the instance of that id, else the one under the uid's name."""
     instance = await _get(provider, provider_id) if provider_id else None
     return instance if instance is not None else await provider.find(names.instance_name(uid))
+
+
+def _answer(instance: Instance | None, entry_hash: str) -> messages.InstanceAnswer:
+    """Return what the provider knows, with its message as it may be shown."""
+    if instance is not None:
+        instance = dataclasses.replace(instance, message=clean_message(instance.message))
+    return messages.InstanceAnswer(instance=instance, entry_hash=entry_hash)
+
+
+def _is_news(message: str, known: str) -> bool:
+    """Whether the running wait is old enough for another message to end it."""
+    waited = datetime.now(UTC) - activity.info().scheduled_time
+    return message != known and (not known or waited >= _MESSAGE_LATER)
 
 
 async def _get(provider: Provider, provider_id: str) -> Instance | None:

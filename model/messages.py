@@ -102,11 +102,16 @@ class SpecHashWrite:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceQuery:
-    """Which instance is meant: by id, or by the name that belongs to the uid where no id is known."""
+    """Which instance is meant: by id, or by the name that belongs to the uid where no id is known.
+
+    Attributes:
+        known_message: What the provider said of it last; a wait for it ends with news of that too.
+    """
 
     provider: str
     uid: str
     provider_id: str = ""
+    known_message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ class InstanceRecord:
     Attributes:
         ip: Empty unless it was running when last seen.
         created_at: By the backend's clock, in epoch seconds; 0 before the provider was asked.
+        message: What the provider said of it last, for humans.
     """
 
     provider_id: str
@@ -24,6 +25,7 @@ class InstanceRecord:
     spec_hash: str = ""
     ip: str = ""
     created_at: float = 0.0
+    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

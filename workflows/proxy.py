@@ -213,7 +213,6 @@ class ProxyWorkflow:
         awaited = run.background.take_awaited()
         if awaited is None:
             return
-        run.pace.clear(Wake.LONG_AWAIT)
         try:
             run.take_answer(await awaited, Action.AWAIT)
         except ActivityError as error:

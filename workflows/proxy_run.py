@@ -124,15 +124,21 @@ class Run:
         is_over = is_removal if instance is None else instance.ip and not is_removal
         if action == state.failed_action or is_over:
             self.forget_failure()
-        self.awaited_too_long = False
         state.entry_hash = answer.entry_hash or state.entry_hash
         before = state.instance
+        if instance is not None and (before is None or before.incarnation not in ("", instance.incarnation)):
+            # Another one: neither has it passed a probe, nor has it been coming for long.
+            state.proven = False
+            self.forget_wait()
         if instance is None:
+            self.forget_wait()
             if before is not None:
                 self._note_gone(before)
             self.observed = Observed(presence=Presence.ABSENT)
             return
         presence = deciding.PRESENCE_OF_STATE[instance.state]
+        if presence is not Presence.COMING:
+            self.forget_wait()
         if action is Action.CREATE:
             # One that was taken for ended is there again: should it end again, that counts.
             state.ended_incarnation = ""
@@ -145,7 +151,13 @@ class Run:
             spec_hash=instance.spec_hash,
             ip=instance.ip if presence is Presence.RUNNING else "",
             created_at=instance.created_at.timestamp(),
+            message=instance.message if presence is Presence.COMING else "",
         )
+
+    def forget_wait(self) -> None:
+        """Nothing has been coming for long."""
+        self.awaited_too_long = False
+        self.pace.clear(Wake.LONG_AWAIT)
 
     def _note_gone(self, instance: InstanceRecord) -> None:
         """Take in that the instance on record is no more; a rotation that was asked for is met by that."""
@@ -260,7 +272,10 @@ class Run:
         """The instance."""
         state = self.state
         provider_id = state.instance.provider_id if state.instance is not None else ""
-        return messages.InstanceQuery(provider=state.provider, uid=state.uid, provider_id=provider_id)
+        message = state.instance.message if state.instance is not None else ""
+        return messages.InstanceQuery(
+            provider=state.provider, uid=state.uid, provider_id=provider_id, known_message=message
+        )
 
     def route(self) -> messages.ProviderRoute:
         """Where the provider is served."""

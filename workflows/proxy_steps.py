@@ -124,7 +124,8 @@ def _deletion_goes_on(run: Run, failure: Failure) -> bool:
 async def _create(run: Run, proxy: Proxy) -> bool:
     state = run.state
     if run.now() < state.create_not_before:
-        message = f"{state.early_ends} instances in a row ended before one passed a probe; the next one waits"
+        ended = f"{state.early_ends} instances in a row" if state.early_ends > 1 else "the last instance"
+        message = f"{ended} ended before passing a probe; the next one waits"
         await run.publish(proxy, Provisioned.INSTANCE_STOPPED, message)
         run.pace.set(Wake.RETRY, state.create_not_before)
         return True
@@ -147,12 +148,12 @@ async def _create(run: Run, proxy: Proxy) -> bool:
 
 async def _await(run: Run, proxy: Proxy) -> None:
     await _record_spec_hash(run, proxy)
-    message = "still coming after 15 minutes; nothing is deleted for it" if run.awaited_too_long else ""
-    await run.publish_step(proxy, Provisioned.PROVISIONING, message)
-    if not run.background.is_awaiting:
-        run.background.await_instance(run.route(), run.query())
-        if not run.awaited_too_long:
-            run.pace.set(Wake.LONG_AWAIT, run.now() + _LONG_AWAIT_SECONDS)
+    said = run.state.instance.message if run.state.instance is not None else ""
+    late = "still coming after 15 minutes; nothing is deleted for it" if run.awaited_too_long else ""
+    await run.publish_step(proxy, Provisioned.PROVISIONING, ": ".join(part for part in (late, said) if part))
+    run.background.await_instance(run.route(), run.query())
+    if not run.awaited_too_long and not run.pace.is_set(Wake.LONG_AWAIT):
+        run.pace.set(Wake.LONG_AWAIT, run.now() + _LONG_AWAIT_SECONDS)
 
 
 async def _watch(run: Run, proxy: Proxy, step: Step) -> None:

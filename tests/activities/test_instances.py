@@ -5,7 +5,7 @@ import dataclasses
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -16,12 +16,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from activities import instances
 from activities.instances import InstanceActivities
 from cluster.proxies import ProxyStore
 from cluster.secrets import CloudInitReader, ResolvedCloudInit
 from model import messages, names
 from model.errors import NoTurnError, PermanentError, QuotaExceededError, TransientError
-from model.instance import Instance
+from model.instance import Instance, InstanceState
 from model.proxy import Proxy, ProxySpec
 from providers.contract import CreateRequest, MarkEditor, Provider
 from providers.registry import ProviderRegistry
@@ -197,6 +198,44 @@ async def test_a_backend_that_cannot_says_so() -> None:
     world.change(**ABANDONED)
     assert await run(world.activities.unmark_instance, abandon()) is False
     assert world.provider.instances[NAME] == before
+
+
+# ---------------------------------------------------------------------- waiting
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "waited", "is_news"),
+    [
+        ("", "no node has room", timedelta(seconds=20), True),
+        ("no node has room", "no node has room", timedelta(hours=1), False),
+        ("no node has room", "pulling the image", timedelta(seconds=299), False),
+        ("no node has room", "pulling the image", timedelta(seconds=301), True),
+        ("no node has room", "", timedelta(seconds=301), True),
+        ("", "", timedelta(hours=1), False),
+    ],
+)
+async def test_a_wait_ends_with_news_of_why_it_is_long(
+    world: World, monkeypatch: pytest.MonkeyPatch, known: str, said: str, waited: timedelta, is_news: bool
+) -> None:
+    monkeypatch.setattr(instances, "_AWAIT_QUICKLY_SECONDS", 0.0)
+    world.put(state=InstanceState.COMING, ip="", message=said)
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, scheduled_time=datetime.now(UTC) - waited)
+    query = messages.InstanceQuery(provider="box", uid="uid", provider_id=NAME, known_message=known)
+    if not is_news:
+        with pytest.raises(ApplicationError, match="still coming"):
+            await environment.run(world.activities.await_instance, query)
+        return
+    answer = await environment.run(world.activities.await_instance, query)
+    assert answer.instance is not None
+    assert (answer.instance.state, answer.instance.message) == (InstanceState.COMING, said)
+
+
+async def test_what_a_provider_says_is_cleaned_before_it_enters_a_history(world: World) -> None:
+    world.put(message="pulling from https://user:pa55word@registry.example.com")
+    query = messages.InstanceQuery(provider="box", uid="uid", provider_id=NAME)
+    answer = await run(world.activities.look_for_instance, query)
+    assert answer.instance.message == "pulling from https://***@registry.example.com"
 
 
 # ---------------------------------------------------------------------- tries

@@ -159,9 +159,17 @@ class World:
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
 
     @activity.defn
-    async def await_instance(self, _query: messages.InstanceQuery) -> messages.InstanceAnswer:
+    async def await_instance(self, query: messages.InstanceQuery) -> messages.InstanceAnswer:
         await self._called("await_instance")
+        while self._is_nothing_new(query):
+            activity.heartbeat()
+            await asyncio.sleep(0.05)
         return messages.InstanceAnswer(instance=self.instance, entry_hash="entry")
+
+    def _is_nothing_new(self, query: messages.InstanceQuery) -> bool:
+        instance = self.instance
+        is_coming = instance is not None and instance.state is InstanceState.COMING
+        return is_coming and instance is not None and instance.message == query.known_message
 
     @activity.defn
     async def remove_instance(self, remove: messages.RemoveInstance) -> bool:

@@ -168,3 +168,36 @@ async def _reason(world: World) -> str:
 
 async def _uid(world: World) -> str:
     return world.proxy.uid if world.proxy is not None else ""
+
+
+async def test_the_status_repeats_what_the_provider_says_of_an_instance_that_is_long_in_coming(
+    temporal_client: Client,
+) -> None:
+    world = World(managed())
+    world.created_as = InstanceState.COMING
+    async with running_world(temporal_client, world):
+        handle = await start(temporal_client)
+        for said in ("0/1 nodes are available", "the image cannot be pulled", ""):
+            await eventually(lambda: times(world, "await_instance"))
+            assert world.instance is not None
+            world.instance = dataclasses.replace(world.instance, message=said)
+            await eventually(lambda: _message(world), lambda text, said=said: text == said)  # type: ignore[misc]
+            assert condition(world).reason == "Provisioning"
+        length = len((await handle.fetch_history()).events)
+        await asyncio.sleep(1)
+        assert len((await handle.fetch_history()).events) == length, "the same said again is no news"
+
+
+async def test_one_that_replaced_a_proven_one_has_to_prove_itself(temporal_client: Client) -> None:
+    world = World(managed())
+    async with ready(temporal_client, world) as handle:
+        world.hold_probes.clear()
+        await handle.signal("rotate")
+        await eventually(lambda: times(world, "create_instance"), lambda count: count == 2)
+        await eventually(lambda: _reason(world), lambda reason: reason == "Running")
+        assert world.instance is not None
+        world.instance = dataclasses.replace(world.instance, state=InstanceState.STOPPED, ip="")
+        await handle.signal("changed", poke("", look=True))
+        await eventually(lambda: _reason(world), lambda reason: reason == "InstanceStopped")
+        await eventually(lambda: _message(world), lambda text: "the last instance ended before passing a probe" in text)
+        assert await times(world, "create_instance") == 2, "the next one waits"
