@@ -18,6 +18,7 @@ import aiohttp
 import psutil
 import yaml
 from temporalio.client import Client, WorkflowHandle
+from temporalio.common import SearchAttributeKey
 
 from api.settings import ApiSettings
 from app.lease_api import run_lease_api
@@ -31,7 +32,9 @@ from app.settings import (
 )
 from app.watcher import run_watcher
 from app.worker import run_worker
+from model import search_attributes
 from model.names import instance_name, proxy_workflow_id
+from model.status import READY
 from providers.local.provider import stop_all_processes
 from tests.e2e.polling import eventually
 from tests.support.kubectl import Kubectl, proxy
@@ -272,6 +275,16 @@ class System:
         """Return the handle of a Proxy's workflow; of its latest run unless another one is named."""
         client = await Client.connect(self.temporal_address, namespace=self.temporal_namespace)
         return client.get_workflow_handle(proxy_workflow_id(self.kubectl.namespace, name), run_id=run_id)
+
+    async def wait_listed(self, name: str) -> None:
+        """Wait until Temporal's list shows a Ready Proxy as such, which takes half a minute in a new namespace."""
+        handle = await self.workflow(name)
+
+        async def phase() -> str | None:
+            shown = (await handle.describe()).typed_search_attributes
+            return shown.get(SearchAttributeKey.for_keyword(search_attributes.PHASE))
+
+        await eventually(phase, lambda shown: shown == READY, within=90)
 
     async def history_length(self, name: str) -> int:
         description = await (await self.workflow(name)).describe()

@@ -74,6 +74,8 @@ async def test_an_idle_fleet_is_neither_written_to_nor_poked(
         await eventually(ready, lambda count: count == PROXIES, within=READY_SECONDS)
         client = await Client.connect(system.temporal_address, namespace=system.temporal_namespace)
         names = sorted(await objects(connection, namespace))
+        for name in names:
+            await system.wait_listed(name)
 
         async def state() -> tuple[dict[str, str], dict[str, int]]:
             found = await objects(connection, namespace)

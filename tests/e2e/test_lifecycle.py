@@ -169,6 +169,7 @@ async def test_an_idle_healthy_proxy_adds_no_history(system: System, check: dict
     await system.wait_ready("px")
     drift_checks = _runs(system, "DriftCheck")
     await eventually(drift_checks, lambda count: count >= 1)
+    await system.wait_listed("px")
     before = await system.history_length("px")
     probes, checks = len(site.requests), await drift_checks()
     version = (await system.get("px"))["metadata"]["resourceVersion"]

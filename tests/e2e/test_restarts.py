@@ -24,6 +24,7 @@ async def test_a_stopped_worker_hands_its_watches_over_without_a_trace_in_the_hi
     system.start_all()
     await system.apply("px", managed(check))
     before = await system.wait_ready("px")
+    await system.wait_listed("px")
     await eventually(lambda: _probes(site), lambda count: count >= 2)
     length = await system.history_length("px")
 
