@@ -6,8 +6,9 @@ MAKEFLAGS += --no-print-directory
 # The interpreter that builds .venv, for instance: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
-# Test processes at once.
+# Test processes at once, and of the tests that run whole systems.
 TEST_PROCESSES ?= 3
+HEAVY_TEST_PROCESSES ?= 2
 # More arguments for pytest, for instance: make test PYTEST_ARGUMENTS='-k squid'
 PYTEST_ARGUMENTS ?=
 # Arguments of the benchmark, for instance: make bench BENCH_ARGUMENTS='--only leases'
@@ -19,6 +20,8 @@ APIS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
+# Runs some of the tests; the shell variable status is then 0 when they passed and 5 when none was chosen.
+pytest = echo "==> tests: $(1)"; status=0; $(BIN)/python -m pytest --dist worksteal $(1) $(PYTEST_ARGUMENTS) || status=$$?
 PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 PIP_TOOLS := build/pip-tools
 LOWEST_PYTHON := python3.11
@@ -39,8 +42,9 @@ dev: $(BUILT) ## Run everything on this machine until Ctrl-C; state is kept in .
 	@$(BIN)/egress-proxies dev
 
 test: lint squid control-plane node ## Everything that CI runs
-	@echo "==> tests"
-	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGUMENTS)
+	@$(call pytest,-n $(TEST_PROCESSES) -m 'not heavy'); light=$$status; \
+		$(call pytest,-n $(HEAVY_TEST_PROCESSES) -m heavy); heavy=$$status; \
+		case "$$light $$heavy" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 
 conformance: $(BUILT) squid control-plane ## The contract of every provider, with what any fault at any step leads to
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/providers -k Conformance $(PYTEST_ARGUMENTS)

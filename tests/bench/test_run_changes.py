@@ -8,6 +8,7 @@ from temporalio.client import Client
 from bench.run_changes import gaps_over_changes, lease_worker
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("leases", [1000, 25_000])
 async def test_a_change_of_runs_with_a_full_table_stops_nobody_for_long(
     temporal_client: Client, tmp_path: Path, leases: int

@@ -41,7 +41,6 @@ async def history_lengths(client: Client, namespace: str, names: list[str]) -> d
     return dict(zip(names, await asyncio.gather(*map(length, names)), strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(READY_SECONDS + SECONDS + 180)
 async def test_an_idle_fleet_is_neither_written_to_nor_poked(
     system: System, site: Origin, monkeypatch: pytest.MonkeyPatch
