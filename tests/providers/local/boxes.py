@@ -17,6 +17,7 @@ from model.instance import Instance, InstanceState
 from model.proxy import Placement
 from providers.config import parse_providers
 from providers.contract import CreateRequest
+from providers.local.process import identify
 from providers.local.provider import LocalProvider
 from providers.local.settings import LocalSettings
 
@@ -93,11 +94,13 @@ class TestBox:
     def kill_processes(self) -> None:
         """End every process of this box, whatever state its records are in."""
         deadline = time.monotonic() + 10
-        while pids := self.processes():
-            for pid in pids:
+        living: set[int] = set()
+        # The command line of a process that ends is empty a little before it is dead.
+        while living := {pid for pid in living if identify(pid)} | set(self.processes()):
+            for pid in living:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            assert time.monotonic() < deadline, f"{pids} do not end"
+            assert time.monotonic() < deadline, f"{living} do not end"
             time.sleep(0.01)
         for config in self.state_dir.glob("instances/*/config-*"):
             for segment in shared_memory(config.name.removeprefix("config-")):
