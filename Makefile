@@ -46,7 +46,7 @@ test: lint squid control-plane node ## Everything that CI runs
 		$(call pytest,-n $(HEAVY_TEST_PROCESSES) -m heavy); heavy=$$status; \
 		case "$$light $$heavy" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 
-conformance: $(BUILT) squid control-plane ## The contract of every provider, with what any fault at any step leads to
+conformance: squid control-plane node ## The contract of every provider, with what any fault at any step leads to
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/providers -k Conformance $(PYTEST_ARGUMENTS)
 
 lint: $(BUILT) ## Style, types and the layers of the packages

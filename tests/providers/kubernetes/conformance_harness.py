@@ -84,11 +84,12 @@ class KubernetesHarness(ProviderHarness):
         for provider in self._providers:
             await provider.close()
 
+    def block(self) -> dict[str, Any]:
+        """Return the block of the providers file."""
+        return {"kubeconfig": str(self._relay.kubeconfig), "namespace": self._namespace}
+
     def provider(self) -> Provider:
-        settings = parse_settings(
-            {"kubeconfig": str(self._relay.kubeconfig), "namespace": self._namespace}, "kubernetes"
-        )
-        self._providers.append(KubernetesProvider(settings))
+        self._providers.append(KubernetesProvider(parse_settings(self.block(), "kubernetes")))
         return self._providers[-1]
 
     def request(self, uid: str = "uid-a", **changes: Any) -> CreateRequest:

@@ -1,12 +1,16 @@
 """The ``kubernetes`` provider keeps the contract, whichever request breaks."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from providers.conformance import Operation, ProviderConformance, perform
 from tests.providers.kubernetes.conformance_harness import STEPS, KubernetesHarness, fault_points
+from tests.providers.kubernetes.node_harness import NodeHarness
 from tests.providers.kubernetes.relay import Relay
+from tests.support.kubectl import Kubectl
+from tests.support.node import RealNode
 
 
 class TestKubernetesConformance(ProviderConformance):
@@ -26,3 +30,14 @@ class TestKubernetesConformance(ProviderConformance):
             relay.plant()
             await perform(harness.provider(), operation, instance)
             assert relay.steps == STEPS[operation]
+
+
+class TestKubernetesNodeConformance(ProviderConformance):
+    fault_points = fault_points()
+
+    @pytest.fixture
+    async def harness(self, node: RealNode, node_kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[NodeHarness]:
+        async with Relay(node.kubeconfig, tmp_path) as relay:
+            harness = NodeHarness(relay, node_kubectl.namespace, node.squid_image)
+            yield harness
+            await harness.close()
